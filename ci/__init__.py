@@ -1,0 +1,1 @@
+"""The task suite that runs verl's end-to-end CI."""

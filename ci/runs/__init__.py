@@ -1,0 +1,1 @@
+"""Executing a plan, and everything that is known about it afterwards."""
