@@ -85,7 +85,8 @@ class Plan(Value):
     """Hydra overrides the caller gave after ``--``; they come last, so they win."""
     environment: dict[str, str]
     """Variables set for every process of the run, on top of the caller's own environment."""
-    working_directory: str
+    working_directory: str | None
+    """Where the trainer starts; None: in the run's own folder, since verl writes beside itself."""
     image: Image | None
     mounts: tuple[Mount, ...]
     devices: int
@@ -100,6 +101,8 @@ class Plan(Value):
     stall_limit_s: float
     keep: bool
     """Leave the container, and the Ray session directory, for a look after the run."""
+    preflight_only: str | None
+    """Why the scenario cannot be rehearsed: then its preflight is all that is done."""
     notes: tuple[str, ...] = ()
     """What the caller should know about how the plan came to be."""
     reproduce: str

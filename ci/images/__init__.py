@@ -1,0 +1,1 @@
+"""The container images: what they hold, how they are built, proved and pinned."""

@@ -1,0 +1,256 @@
+"""From a scenario, options and the environment to a plan. Pure: what it must know of the machine is handed in."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from ci.errors import ConfigError
+from ci.options import Options
+from ci.plan import EngineName, Image, Layout, Mount, Plan, RoleLayout, Step, Verl
+from ci.rehearsal.location import python_of
+from ci.scenarios.catalogue import Catalogue, scenario_called
+from ci.scenarios.hydra_values import written
+from ci.scenarios.model import Facts, Scenario, Target
+from ci.scenarios.resolution import Resolved, integer, resolve
+
+MODULE = "verl.trainer.main_ppo"
+PLUGINS = Path(__file__).parent / "plugins"
+REHEARSAL_IMAGE = "cpu"
+_PY_EXECUTABLE = "ray_kwargs.ray_init.runtime_env.py_executable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a plan depends on beyond scenario and options."""
+
+    environment: Mapping[str, str]
+    machine: Target
+    """The best target this machine has."""
+    inside_image: bool
+    """True inside a machine that was started from one of the images."""
+    cache: Path
+    images: Mapping[str, Image]
+    """The image of each name that a plan can name, as the lock has it."""
+    verl: Verl | None = None
+    """The verl that ``--verl`` names, or that was found; None: the one the image holds."""
+    verl_version: str | None = None
+    """Its version where known: overrides that an older release does not know are left out."""
+
+    @property
+    def is_ci(self) -> bool:
+        """Return whether a CI system started the suite."""
+        return any(self.environment.get(name, "").lower() in {"1", "true"} for name in ("CI", "GITHUB_ACTIONS"))
+
+
+def plan_for(name: str, options: Options, *, catalogue: Catalogue, surroundings: Surroundings) -> Plan:
+    """Return the plan of one scenario.
+
+    Raises:
+        ConfigError: for knobs or options that do not fit the scenario, each with what would.
+    """
+    scenario = scenario_called(name, catalogue)
+    name = name.removeprefix("e2e_")
+    notes: list[str] = []
+    target = _target(name, scenario, options, catalogue, surroundings, notes)
+    preflight_only = scenario.rehearsal.unsupported if target == "cpu" else None
+    rehearsal = target == "cpu" and preflight_only is None
+    if preflight_only is not None:
+        target = scenario.accelerator
+    assets = str(surroundings.cache / "rehearsal" / "assets")
+    resolved = resolve(name, scenario, environment=surroundings.environment, rehearsal=rehearsal, cache=assets)
+    scenario = resolved.scenario
+    engine = _engine(target, options, surroundings)
+    image = _image(scenario, options, surroundings, rehearsal=rehearsal) if engine == "docker" else None
+    verl = surroundings.verl or Verl(kind="image", name=image.name if image else scenario.image)
+    launcher, py_executable = _launcher(resolved, verl, surroundings, engine, rehearsal=rehearsal)
+    notes += _ignored_knobs(resolved, catalogue, surroundings)
+    limits = (scenario.rehearsal.limits if rehearsal else None) or scenario.limits
+    steps = scenario.rehearsal.data if rehearsal else scenario.data
+    data_files = scenario.data_files
+    plan = Plan(
+        scenario=name,
+        summary=scenario.summary,
+        target=target,
+        engine=engine,
+        rehearsal=rehearsal,
+        verl=verl,
+        knobs=resolved.knobs,
+        layout=Layout(
+            devices=integer(scenario.layout.devices),
+            colocated=scenario.layout.colocated,
+            roles=tuple(
+                RoleLayout(role=role, devices=integer(part.devices)) for role, part in scenario.layout.roles.items()
+            ),
+        ),
+        launcher=launcher,
+        module=MODULE,
+        overrides=_overrides(scenario, py_executable, surroundings, notes, rehearsal=rehearsal),
+        arguments=options.arguments,
+        environment=_environment(scenario, verl, surroundings, engine, rehearsal=rehearsal),
+        working_directory=verl.name if verl.kind == "checkout" and not rehearsal else None,
+        image=image,
+        mounts=_mounts(scenario, verl, surroundings, assets, rehearsal=rehearsal) if engine == "docker" else (),
+        devices=0 if rehearsal else integer(scenario.layout.devices),
+        steps=tuple(
+            Step(name=key, argv=(*launcher, *step.command), creates=step.creates)
+            for key, step in steps.items()
+            if rehearsal or set(step.creates) & set(data_files)
+        ),
+        models=scenario.models,
+        data_files=data_files,
+        needs=scenario.needs,
+        facts=_facts(scenario, rehearsal=rehearsal),
+        checks=scenario.checks | (scenario.rehearsal.checks if rehearsal else {}),
+        time_limit_s=options.timeout_s or limits.time_minutes * 60,
+        stall_limit_s=limits.stall_minutes * 60,
+        keep=options.keep,
+        preflight_only=preflight_only,
+        notes=tuple(notes),
+        reproduce=_reproduce(name, target, options, resolved),
+    )
+    return plan
+
+
+def _target(
+    name: str,
+    scenario: Scenario,
+    options: Options,
+    catalogue: Catalogue,
+    surroundings: Surroundings,
+    notes: list[str],
+) -> Target:
+    match options.target:
+        case "auto" if surroundings.machine == scenario.accelerator:
+            notes.append(f"target {scenario.accelerator}: this machine has its devices")
+            return scenario.accelerator
+        case "auto" if surroundings.is_ci:
+            raise ConfigError(
+                f"e2e_{name} needs {scenario.accelerator} devices, this machine has none, and under CI a rehearsal is "
+                "never started by itself: it must not pass for the real run",
+                hint=f"name the target in the workflow: `nox -s e2e_{name} -- --target cpu` rehearses, "
+                f"`--target {scenario.accelerator}` insists on devices",
+            )
+        case "auto":
+            notes.append(f"target cpu: no {scenario.accelerator} device here, so this is a rehearsal")
+            return "cpu"
+        case "cpu":
+            return "cpu"
+        case wanted if wanted == scenario.accelerator:
+            return scenario.accelerator
+        case wanted:
+            twin = f"{name}_ascend" if wanted == "npu" else name.removesuffix("_ascend")
+            other = f"`nox -s e2e_{twin}` is its {wanted} twin" if twin in catalogue and twin != name else "there is no twin"
+            raise ConfigError(f"e2e_{name} runs on {scenario.accelerator}, not on {wanted}", hint=other)
+
+
+def _engine(target: Target, options: Options, surroundings: Surroundings) -> EngineName:
+    if options.engine != "auto":
+        return options.engine
+    return "host" if target == "cpu" or surroundings.inside_image else "docker"
+
+
+def _image(scenario: Scenario, options: Options, surroundings: Surroundings, *, rehearsal: bool) -> Image:
+    name = options.image or (REHEARSAL_IMAGE if rehearsal else scenario.image)
+    if name not in surroundings.images:
+        known = ", ".join(sorted(surroundings.images)) or "none"
+        raise ConfigError(f"no image is called `{name}`; known: {known}")
+    return surroundings.images[name]
+
+
+def _launcher(
+    resolved: Resolved, verl: Verl, surroundings: Surroundings, engine: EngineName, *, rehearsal: bool
+) -> tuple[tuple[str, ...], str]:
+    """Return what starts Python, and what Ray is to start its workers with."""
+    if rehearsal and engine == "host":
+        return (str(python_of(verl, surroundings.cache)),), "null"
+    launcher = resolved.scenario.launcher
+    knobs = resolved.knobs
+    engine_name = str(knobs.get("ROLLOUT_NAME", "vllm"))
+    if rehearsal or knobs["VERL_USE_UV"] == "0" or knobs["DEVICE"] != "gpu" or engine_name not in launcher.uv_engines:
+        return ("python3",), "null"
+    extras = [word for extra in launcher.uv_extras for word in ("--extra", extra)]
+    run = ("run", "--frozen", "--all-packages", *extras)
+    return ("uv", *run, "python3"), shlex.join(("uv", "-v", *run))
+
+
+def _overrides(
+    scenario: Scenario, py_executable: str, surroundings: Surroundings, notes: list[str], *, rehearsal: bool
+) -> tuple[str, ...]:
+    pairs = [*scenario.overrides.items(), (_PY_EXECUTABLE, py_executable), *scenario.amendments.items()]
+    if rehearsal:
+        pairs += scenario.rehearsal.overrides.items()
+    if surroundings.verl_version is not None:
+        release = Version(surroundings.verl_version).release
+        unknown = {key for key, since in scenario.since.items() if release < Version(since).release}
+        dropped = sorted(unknown & {key for key, _ in pairs})
+        notes += [f"{key} is left out: verl has it since {scenario.since[key]}, this is {surroundings.verl_version}" for key in dropped]
+        pairs = [(key, value) for key, value in pairs if key not in unknown]
+    return tuple(f"{key}={written(value)}" for key, value in pairs)
+
+
+def _environment(
+    scenario: Scenario, verl: Verl, surroundings: Surroundings, engine: EngineName, *, rehearsal: bool
+) -> dict[str, str]:
+    given = surroundings.environment
+    inherited = given.get("PYTHONPATH", "") if engine == "host" else ""
+    checkout = verl.name if rehearsal and verl.kind == "checkout" else ""
+    python_path = (*(() if rehearsal else scenario.python_path), str(PLUGINS), checkout, inherited)
+    modules = ("verl_observer", *(("verl_rehearsal",) if rehearsal else ()), given.get("VERL_USE_EXTERNAL_MODULES", ""))
+    return {
+        **scenario.environment,
+        **(scenario.rehearsal.environment if rehearsal else {}),
+        "PYTHONPATH": ":".join(part for part in python_path if part),
+        "PYTHONUNBUFFERED": "1",
+        "VERL_USE_EXTERNAL_MODULES": ",".join(module for module in modules if module),
+    }
+
+
+def _mounts(
+    scenario: Scenario, verl: Verl, surroundings: Surroundings, assets: str, *, rehearsal: bool
+) -> tuple[Mount, ...]:
+    writable = {str(PLUGINS): False}
+    if rehearsal:
+        writable[assets] = True
+    else:
+        writable |= dict.fromkeys(scenario.models.values(), False)
+        written_by_a_step = {str(Path(path).parent) for step in scenario.data.values() for path in step.creates}
+        for path in scenario.data_files:
+            folder = str(Path(path).parent)
+            writable[folder] = folder in written_by_a_step
+        home = surroundings.environment.get("HOME", "/root")
+        sources = [word for step in scenario.data.values() for word in step.command if word.startswith(home)]
+        writable |= {source: False for source in sources if source not in writable}
+    if verl.kind == "checkout":
+        writable[verl.name] = not rehearsal  # uv keeps its environment beside uv.lock
+    return tuple(Mount(path=path, read_only=not rw) for path, rw in sorted(writable.items()))
+
+
+def _facts(scenario: Scenario, *, rehearsal: bool) -> Facts:
+    different = scenario.rehearsal.facts.model_dump(exclude_none=True) if rehearsal else {}
+    return scenario.facts.model_copy(update=different)
+
+
+def _ignored_knobs(resolved: Resolved, catalogue: Catalogue, surroundings: Surroundings) -> list[str]:
+    """Return a note for each variable that is set, is a knob elsewhere, and means nothing here."""
+    elsewhere = {knob for scenario in catalogue.values() for knob in (*scenario.knobs, *scenario.derived)}
+    ignored = sorted(elsewhere - set(resolved.knobs))
+    given = [knob for knob in ignored if surroundings.environment.get(knob)]
+    return [f"{knob} is set, but it is no knob of this scenario: ignored" for knob in given]
+
+
+def _reproduce(name: str, target: Target, options: Options, resolved: Resolved) -> str:
+    words = [f"{knob}={shlex.quote(text)}" for knob, text in resolved.given.items()]
+    words += ["nox", "-s", f"e2e_{name}", "--", "--target", target]
+    for option, value in (("--engine", options.engine), ("--verl", options.verl), ("--image", options.image)):
+        if value not in {None, "auto"}:
+            words += [option, shlex.quote(str(value))]
+    if options.timeout_s:
+        words += ["--timeout", f"{options.timeout_s:g}s"]
+    return " ".join((*words, *(shlex.quote(argument) for argument in options.arguments)))
+
+
