@@ -147,7 +147,7 @@ def _merge(base: Document, child: Document) -> Document:
 
 def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:
     """Return a question for the nearest right word, or the list of all, to end a message with."""
-    close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    close = difflib.get_close_matches(word, known, n=3, cutoff=0.7)
     if close:
         return f"; did you mean {' or '.join(f'`{match}`' for match in close)}?"
     return f"; known: {', '.join(known)}" if known else ""
