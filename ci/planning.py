@@ -19,6 +19,8 @@ from ci.scenarios.model import Facts, Scenario, Target
 from ci.scenarios.resolution import Resolved, integer, resolve
 
 MODULE = "verl.trainer.main_ppo"
+RELEASE = "0.9.1"
+"""The release of verl that is rehearsed, and that scenarios are checked against, unless another is named."""
 PLUGINS = Path(__file__).parent / "plugins"
 REHEARSAL_IMAGE = "cpu"
 _PY_EXECUTABLE = "ray_kwargs.ray_init.runtime_env.py_executable"
@@ -37,7 +39,7 @@ class Surroundings:
     images: Mapping[str, Image]
     """The image of each name that a plan can name, as the lock has it."""
     verl: Verl | None = None
-    """The verl that ``--verl`` names, or that was found; None: the one the image holds."""
+    """The verl that ``--verl`` names, or a checkout that was found; None: a rehearsal takes a release, a run the image's."""
     verl_version: str | None = None
     """Its version where known: overrides that an older release does not know are left out."""
 
@@ -66,7 +68,11 @@ def plan_for(name: str, options: Options, *, catalogue: Catalogue, surroundings:
     scenario = resolved.scenario
     engine = _engine(target, options, surroundings)
     image = _image(scenario, options, surroundings, rehearsal=rehearsal) if engine == "docker" else None
-    verl = surroundings.verl or Verl(kind="image", name=image.name if image else scenario.image)
+    verl, verl_version = surroundings.verl, surroundings.verl_version
+    if verl is None and (rehearsal or preflight_only):
+        verl, verl_version = Verl(kind="release", name=RELEASE), RELEASE
+    if verl is None or verl.kind == "image":
+        verl = Verl(kind="image", name=image.reference if image else scenario.image)
     launcher, py_executable = _launcher(resolved, verl, surroundings, engine, rehearsal=rehearsal)
     notes += _ignored_knobs(resolved, catalogue, surroundings)
     limits = (scenario.rehearsal.limits if rehearsal else None) or scenario.limits
@@ -89,7 +95,7 @@ def plan_for(name: str, options: Options, *, catalogue: Catalogue, surroundings:
         ),
         launcher=launcher,
         module=MODULE,
-        overrides=_overrides(scenario, py_executable, surroundings, notes, rehearsal=rehearsal),
+        overrides=_overrides(scenario, py_executable, verl_version, notes, rehearsal=rehearsal),
         arguments=options.arguments,
         environment=_environment(scenario, verl, surroundings, engine, rehearsal=rehearsal),
         working_directory=verl.name if verl.kind == "checkout" and not rehearsal else None,
@@ -179,16 +185,16 @@ def _launcher(
 
 
 def _overrides(
-    scenario: Scenario, py_executable: str, surroundings: Surroundings, notes: list[str], *, rehearsal: bool
+    scenario: Scenario, py_executable: str, verl_version: str | None, notes: list[str], *, rehearsal: bool
 ) -> tuple[str, ...]:
     pairs = [*scenario.overrides.items(), (_PY_EXECUTABLE, py_executable), *scenario.amendments.items()]
     if rehearsal:
         pairs += scenario.rehearsal.overrides.items()
-    if surroundings.verl_version is not None:
-        release = Version(surroundings.verl_version).release
+    if verl_version is not None:
+        release = Version(verl_version).release
         unknown = {key for key, since in scenario.since.items() if release < Version(since).release}
         dropped = sorted(unknown & {key for key, _ in pairs})
-        notes += [f"{key} is left out: verl has it since {scenario.since[key]}, this is {surroundings.verl_version}" for key in dropped]
+        notes += [f"{key} is left out: verl has it since {scenario.since[key]}, this is {verl_version}" for key in dropped]
         pairs = [(key, value) for key, value in pairs if key not in unknown]
     return tuple(f"{key}={written(value)}" for key, value in pairs)
 
