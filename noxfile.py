@@ -15,7 +15,7 @@
 #     "rich>=13.9",
 # ]
 # ///
-"""Run verl's end-to-end scenarios, one session each: `nox -s e2e_fsdp2`. Everything after `--` is an option or a Hydra override.
+"""Run verl's end-to-end scenarios, one session each: `nox -s e2e_fsdp2`. After `--` come options and Hydra overrides.
 
 The list above is pyproject.toml's, where each line says why; nox installs it before it reads on.
 """
@@ -55,7 +55,7 @@ def scenario_session(name: str, summary: str) -> None:
         run_scenario(name, session)
 
     run.__doc__ = summary
-    nox.session(run, name=f"e2e_{name}", venv_backend="none", default=False, tags=["e2e"])
+    nox.session(name=f"e2e_{name}", venv_backend="none", default=False, tags=["e2e"])(run)
 
 
 SCENARIOS = dict(summaries())

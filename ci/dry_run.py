@@ -31,7 +31,9 @@ def _lines(plan: Plan, scenario: Scenario) -> Iterator[str]:
     yield from (f"mount        {mount.path}{' (read-only)' if mount.read_only else ''}" for mount in plan.mounts)
     yield from (f"model        {role}: {path}" for role, path in plan.models.items())
     yield from (f"data         {path}" for path in plan.data_files)
-    yield from (f"check        {name}: {_check(check.model_dump(exclude_defaults=True))}" for name, check in plan.checks.items())
+    yield from (
+        f"check        {name}: {_check(check.model_dump(exclude_defaults=True))}" for name, check in plan.checks.items()
+    )
     yield "knobs"
     width = max(len(f"{name}={value}") for name, value in plan.knobs.items())
     yield from (f"  {f'{name}={value}':<{width}}  {scenario.knobs[name].help}" for name, value in plan.knobs.items())

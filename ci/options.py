@@ -53,16 +53,39 @@ def _parser(session: str) -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Knobs are environment variables: NUM_GPUS=4 nox -s e2e_fsdp2. `--dry-run` shows them all.",
     )
-    parser.add_argument("--target", choices=("auto", *get_args(Target)), default="auto", help="cpu is the rehearsal (default: %(default)s)")
-    parser.add_argument("--engine", choices=("auto", *get_args(EngineName)), default="auto", help="where the trainer runs (default: %(default)s)")
-    parser.add_argument("--verl", metavar="VERSION|PATH|image", help="verl to test: a release, a checkout, or what the image holds")
+    parser.add_argument(
+        "--target",
+        choices=("auto", *get_args(Target)),
+        default="auto",
+        help="cpu is the rehearsal (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("auto", *get_args(EngineName)),
+        default="auto",
+        help="where the trainer runs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--verl", metavar="VERSION|PATH|image", help="verl to test: a release, a checkout, or what the image holds"
+    )
     parser.add_argument("--image", metavar="NAME", help="image of containers/images.yaml instead of the scenario's own")
-    parser.add_argument("--timeout", dest="timeout_s", type=_duration, metavar="TIME", help="time limit instead of the scenario's own: 90s, 20m, 1h")
+    parser.add_argument(
+        "--timeout",
+        dest="timeout_s",
+        type=_duration,
+        metavar="TIME",
+        help="time limit instead of the scenario's own: 90s, 20m, 1h",
+    )
     parser.add_argument("--keep", action="store_true", help="leave container and Ray session directory for a look")
     parser.add_argument("--dry-run", action="store_true", help="show the plan, start nothing")
     parser.add_argument("--json", action="store_true", help="machine-readable output")
     parser.add_argument("--help", action="store_true", help="show this")
-    parser.add_argument("arguments", nargs="*", metavar="OVERRIDE", help="Hydra override for verl, such as trainer.total_training_steps=4")
+    parser.add_argument(
+        "arguments",
+        nargs="*",
+        metavar="OVERRIDE",
+        help="Hydra override for verl, such as trainer.total_training_steps=4",
+    )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""A plan: one scenario with knobs, target and engine resolved. A value, without side effects, printable and comparable."""
+"""A plan: one scenario with knobs, target and engine resolved. A value, printable and comparable."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Surroundings:
     images: Mapping[str, Image]
     """The image of each name that a plan can name, as the lock has it."""
     verl: Verl | None = None
-    """The verl that ``--verl`` names, or a checkout that was found; None: a rehearsal takes a release, a run the image's."""
+    """The one ``--verl`` names, or a checkout that was found; None: a rehearsal takes a release, a run the image's."""
     verl_version: str | None = None
     """Its version where known: overrides that an older release does not know are left out."""
 
@@ -78,7 +78,7 @@ def plan_for(name: str, options: Options, *, catalogue: Catalogue, surroundings:
     limits = (scenario.rehearsal.limits if rehearsal else None) or scenario.limits
     steps = scenario.rehearsal.data if rehearsal else scenario.data
     data_files = scenario.data_files
-    plan = Plan(
+    return Plan(
         scenario=name,
         summary=scenario.summary,
         target=target,
@@ -119,7 +119,6 @@ def plan_for(name: str, options: Options, *, catalogue: Catalogue, surroundings:
         notes=tuple(notes),
         reproduce=_reproduce(name, target, options, resolved),
     )
-    return plan
 
 
 def _target(
@@ -150,7 +149,11 @@ def _target(
             return scenario.accelerator
         case wanted:
             twin = f"{name}_ascend" if wanted == "npu" else name.removesuffix("_ascend")
-            other = f"`nox -s e2e_{twin}` is its {wanted} twin" if twin in catalogue and twin != name else "there is no twin"
+            other = (
+                f"`nox -s e2e_{twin}` is its {wanted} twin"
+                if twin in catalogue and twin != name
+                else "there is no twin"
+            )
             raise ConfigError(f"e2e_{name} runs on {scenario.accelerator}, not on {wanted}", hint=other)
 
 
@@ -194,7 +197,9 @@ def _overrides(
         release = Version(verl_version).release
         unknown = {key for key, since in scenario.since.items() if release < Version(since).release}
         dropped = sorted(unknown & {key for key, _ in pairs})
-        notes += [f"{key} is left out: verl has it since {scenario.since[key]}, this is {verl_version}" for key in dropped]
+        notes += [
+            f"{key} is left out: verl has it since {scenario.since[key]}, this is {verl_version}" for key in dropped
+        ]
         pairs = [(key, value) for key, value in pairs if key not in unknown]
     return tuple(f"{key}={written(value)}" for key, value in pairs)
 
@@ -258,5 +263,3 @@ def _reproduce(name: str, target: Target, options: Options, resolved: Resolved) 
     if options.timeout_s:
         words += ["--timeout", f"{options.timeout_s:g}s"]
     return " ".join((*words, *(shlex.quote(argument) for argument in options.arguments)))
-
-

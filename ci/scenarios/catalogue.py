@@ -22,7 +22,7 @@ def load(directory: Path = DIRECTORY) -> Catalogue:
     """Return every scenario by name.
 
     Raises:
-        ConfigError: with one line for each problem of any file: the file, the field, what is wrong, what would be right.
+        ConfigError: with one line for each problem of any file: file, field, what is wrong, what would be right.
     """
     reader = Reader(directory=directory)
     catalogue: Catalogue = {}
@@ -51,7 +51,7 @@ def scenario_called(name: str, catalogue: Catalogue) -> Scenario:
 
 
 def schema_text() -> str:
-    """Return the JSON schema of a scenario file, for editors: the model, with everything optional that a base may give."""
+    """Return the JSON schema of a scenario file, for editors: the model, less what a base may give."""
     schema = Scenario.model_json_schema()
     schema["title"] = "A scenario of verl's end-to-end CI"
     for part in (schema, *schema["$defs"].values()):

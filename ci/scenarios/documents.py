@@ -23,7 +23,7 @@ class StrictLoader(yaml.CSafeLoader):
         """Construct a mapping whose keys are all different."""
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node)  # type: ignore[no-untyped-call]  # types-pyyaml leaves it untyped
+            key = self.construct_object(key_node)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"`{key}` is given twice", key_node.start_mark)
             seen.add(key)
@@ -90,7 +90,9 @@ class Reader:
     def _chain(self, path: Path, extended_by: tuple[Path, ...]) -> list[tuple[Path, Document]] | None:
         shown = path.relative_to(self.directory)
         if path in extended_by:
-            self.problems.append(f"{shown}: `extends` goes in a circle: {' → '.join(p.stem for p in (*extended_by, path))}")
+            self.problems.append(
+                f"{shown}: `extends` goes in a circle: {' → '.join(p.stem for p in (*extended_by, path))}"
+            )
             return None
         document = self._document(path)
         if document is None:

@@ -29,7 +29,9 @@ def parse_override(text: str) -> Override:
         hint = "overrides look like key=value, +key=value or ~key"
         raise ConfigError(f"`{text}` is no Hydra override: {reason}", hint=hint) from error
     if override.is_sweep_override():
-        raise ConfigError(f"`{text}` names several values: that is a sweep", hint="quote the value, or give a list as key=[a,b]")
+        raise ConfigError(
+            f"`{text}` names several values: that is a sweep", hint="quote the value, or give a list as key=[a,b]"
+        )
     return override
 
 

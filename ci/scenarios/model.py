@@ -197,7 +197,7 @@ class Scenario(Declaration):
     overrides: dict[str, Expression]
     """Hydra overrides of verl; a scenario replaces those of its base by name."""
     amendments: dict[str, Expression] = {}
-    """Overrides given after `overrides`, as verl's Ascend script gives its own after the common ones: the last one wins."""
+    """Overrides given after `overrides`, as verl's Ascend script gives its own after the common ones: the last wins."""
     since: dict[str, str] = {}
     """Overrides that older releases of verl do not know: override to the first version that does."""
     models: dict[Name, str] = {}

@@ -55,9 +55,7 @@ class Resolved:
     """Knobs that the environment set, as it set them: what a line to reproduce the run has to repeat."""
 
 
-def resolve(
-    name: str, scenario: Scenario, *, environment: Mapping[str, str], rehearsal: bool, cache: str
-) -> Resolved:
+def resolve(name: str, scenario: Scenario, *, environment: Mapping[str, str], rehearsal: bool, cache: str) -> Resolved:
     """Return the scenario for this environment; in a rehearsal its defaults are the rehearsal's.
 
     Raises:
@@ -80,12 +78,13 @@ def resolve(
     values |= scenario.derived
     document = OmegaConf.create({**values, "scenario": scenario.model_dump(mode="python")})
     try:
-        plain = OmegaConf.to_container(document, resolve=True)
+        plain: Any = OmegaConf.to_container(document, resolve=True)
     except (OmegaConfBaseException, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0]
         field = str(getattr(error, "full_key", "") or "").removeprefix("scenario.")
-        raise collected([f"{field or 'an expression'}: {reason}"], what=f"scenario {name} cannot be resolved") from error
-    assert isinstance(plain, dict)
+        raise collected(
+            [f"{field or 'an expression'}: {reason}"], what=f"scenario {name} cannot be resolved"
+        ) from error
     resolved = Scenario.model_validate(plain["scenario"])
     knobs: dict[str, KnobValue] = {key: plain[key] for key in scenario.knobs}
     if not problems:
@@ -96,7 +95,8 @@ def resolve(
             if key not in given and (problem := _problem_with(str(knobs[key]), key, knob)) is not None
         ]
     if not problems:
-        problems += layout_problems(resolved) + [text for rule in resolved.rules if (text := _broken(rule))]
+        problems += layout_problems(resolved)
+        problems += [broken for rule in resolved.rules if (broken := _broken(rule))]
     if problems:
         raise collected(problems, what=f"e2e_{name} cannot be planned")
     return Resolved(scenario=resolved, knobs=knobs, given=given)
@@ -104,32 +104,42 @@ def resolve(
 
 def _problem_with(text: str, name: str, knob: Knob) -> str | None:
     """Return what is wrong with a knob's text, and what would be right, or None."""
+    complaint = _not_its_type(text, knob)
+    if complaint is None and knob.type in {"integer", "number"}:
+        complaint = _out_of_bounds(float(text), knob)
+    return None if complaint is None else f"{name}={text}: {complaint}"
+
+
+def _not_its_type(text: str, knob: Knob) -> str | None:
+    complaint: str | None = None
     match knob.type:
         case "integer" if not _INTEGER.fullmatch(text) or text == "-0":
             octal = "; a leading zero makes a shell read it as octal" if re.fullmatch(r"-?0[0-9]+", text) else ""
-            return f"{name}={text}: has to be a whole number such as {_example(knob)}{octal}"
+            complaint = f"has to be a whole number such as {_example(knob)}{octal}"
         case "number" if not _NUMBER.fullmatch(text):
-            return f"{name}={text}: has to be a number such as {_example(knob)}"
+            complaint = f"has to be a number such as {_example(knob)}"
         case "boolean" if text not in {"True", "False", "true", "false"}:
-            return f"{name}={text}: has to be True or False"
+            complaint = "has to be True or False"
         case "choice" if text in knob.elsewhere:
-            return f"{name}={text}: that is another scenario; run `nox -s e2e_{knob.elsewhere[text]}`"
+            complaint = f"that is another scenario; run `nox -s e2e_{knob.elsewhere[text]}`"
         case "choice" if text not in knob.choices:
-            return f"{name}={text}: has to be one of {', '.join(knob.choices)}{_did_you_mean(text, knob.choices)}"
+            complaint = f"has to be one of {', '.join(knob.choices)}{_did_you_mean(text, knob.choices)}"
         case "path" if not reads_as_text(text):
-            return f"{name}={text}: Hydra would not read this as a path; move or link it to a plain name"
+            complaint = "Hydra would not read this as a path; move or link it to a plain name"
         case "text" if knob.pattern and not re.fullmatch(knob.pattern, text, re.ASCII):
-            return f"{name}={text}: has to look like {_example(knob)}"
-    if knob.type in {"integer", "number"}:
-        value = float(text)
-        if not math.isfinite(value):
-            return f"{name}={text}: is too large"
-        if knob.minimum is not None and value < knob.minimum:
-            return f"{name}={text}: has to be at least {knob.minimum:g} ({knob.help})"
-        if knob.above is not None and value <= knob.above:
-            return f"{name}={text}: has to be more than {knob.above:g} ({knob.help})"
-        if knob.maximum is not None and value > knob.maximum:
-            return f"{name}={text}: has to be at most {knob.maximum:g} ({knob.help})"
+            complaint = f"has to look like {_example(knob)}"
+    return complaint
+
+
+def _out_of_bounds(value: float, knob: Knob) -> str | None:
+    if not math.isfinite(value):
+        return "is too large"
+    if knob.minimum is not None and value < knob.minimum:
+        return f"has to be at least {knob.minimum:g} ({knob.help})"
+    if knob.above is not None and value <= knob.above:
+        return f"has to be more than {knob.above:g} ({knob.help})"
+    if knob.maximum is not None and value > knob.maximum:
+        return f"has to be at most {knob.maximum:g} ({knob.help})"
     return None
 
 

@@ -12,12 +12,19 @@ from ci.planning import Surroundings, plan_for
 from ci.scenarios.catalogue import load
 
 IMAGES = {
-    name: Image(name=name, reference=f"registry.invalid/verl-e2e/{name}@sha256:{'0' * 64}", digest=f"sha256:{'0' * 64}", verified=True)
+    name: Image(
+        name=name,
+        reference=f"registry.invalid/verl-e2e/{name}@sha256:{'0' * 64}",
+        digest=f"sha256:{'0' * 64}",
+        verified=True,
+    )
     for name in ("cuda", "ascend", "cpu")
 }
 
 
-def plan_of(name: str, options: Options | None = None, *, environment: Mapping[str, str] | None = None, **surroundings: Any) -> Plan:
+def plan_of(
+    name: str, options: Options | None = None, *, environment: Mapping[str, str] | None = None, **surroundings: Any
+) -> Plan:
     values: dict[str, Any] = {
         "environment": {"HOME": "/home/ci", **(environment or {})},
         "machine": "cpu",

@@ -19,7 +19,9 @@ SCENARIOS = {"fsdp2", "megatron", "opd", "genrm", "disrm", "fsdp2_ascend", "mega
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(DIRECTORY, tmp_path / "scenarios", ignore=shutil.ignore_patterns("*.py", "__pycache__")))
+    return Path(
+        shutil.copytree(DIRECTORY, tmp_path / "scenarios", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    )
 
 
 def problems_of(directory: Path) -> str:
@@ -62,7 +64,11 @@ def test_the_schema_is_the_models() -> None:
 
 def test_every_file_names_the_schema() -> None:
     for name in scenario_names():
-        assert (DIRECTORY / f"{name}.yaml").read_text().startswith("# yaml-language-server: $schema=scenario.schema.json\n")
+        assert (
+            (DIRECTORY / f"{name}.yaml")
+            .read_text()
+            .startswith("# yaml-language-server: $schema=scenario.schema.json\n")
+        )
 
 
 def test_the_schema_describes_what_a_scenario_may_say() -> None:
@@ -87,7 +93,10 @@ def test_all_problems_of_all_files_are_told_at_once(copy: Path) -> None:
 
 def test_a_typo_inside_a_check_is_found_where_it_is(copy: Path) -> None:
     replace(copy / "bases/separate_async.yaml", "at_most: 8", "at_mots: 8")
-    assert "bases/separate_async.yaml: checks.staleness.metric.at_mots: no such field; did you mean `at_most`?" in problems_of(copy)
+    assert (
+        "bases/separate_async.yaml: checks.staleness.metric.at_mots: no such field; did you mean `at_most`?"
+        in problems_of(copy)
+    )
 
 
 def test_a_check_that_cannot_fail_is_refused(copy: Path) -> None:
@@ -98,7 +107,11 @@ def test_a_check_that_cannot_fail_is_refused(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("extends: [separate_async, fsdp2]", "extends: [separate_asink, fsdp2]", "no base `separate_asink`; did you mean `separate_async`?"),
+        (
+            "extends: [separate_async, fsdp2]",
+            "extends: [separate_asink, fsdp2]",
+            "no base `separate_asink`; did you mean `separate_async`?",
+        ),
         ("extends: [separate_async, fsdp2]", "extends: separate_async", "has to be a list"),
         ("accelerator: cuda", "accelerator: cuda\naccelerator: npu", "fsdp2.yaml:5:1: `accelerator` is given twice"),
         ("covers:\n  [", "covers:\n  [[", "fsdp2.yaml:"),
