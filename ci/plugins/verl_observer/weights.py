@@ -102,7 +102,7 @@ class _Watched:
     """Weights on their way: each tensor is passed on untouched, and the digest of all is reported at the end."""
 
     def __init__(self, **facts: Any) -> None:
-        from verl_observer.digest import WeightDigest  # noqa: PLC0415 - imports torch, which the observer must not
+        from verl_observer.digest import WeightDigest  # here, since it imports torch
 
         self._facts = facts
         self._digest = WeightDigest()

@@ -1,0 +1,1 @@
+"""The CPU rehearsal: its environments, its model and its data."""
