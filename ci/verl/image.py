@@ -1,0 +1,81 @@
+"""The package verl as a container image has it, copied out once per image."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import IO
+
+import docker
+import docker.errors
+import requests.exceptions
+
+from ci.cache import cache_directory, new_directory
+from ci.errors import ImageError
+
+# Where an image of verl has its checkout or its Python; the first one found counts.
+FIND = (
+    'for python in python3 /usr/bin/python3 /opt/venv/bin/python3; do "$python" -c '
+    "'import importlib.util as u; print(u.find_spec(\"verl\").submodule_search_locations[0])' "
+    "2>/dev/null && exit 0; done; "
+    "for folder in /workspace/verl /root/verl /verl /opt/verl /vllm-workspace/verl; do "
+    '[ -f "$folder/verl/trainer/main_ppo.py" ] && echo "$folder/verl" && exit 0; done; exit 3'
+)
+
+
+def package_from_image(image: str) -> tuple[Path, str]:
+    """Return a folder that contains the image's package ``verl``, and the image's id.
+
+    Raises:
+        ImageError: There is no Docker engine, the image is not here, or it holds no verl.
+    """
+    try:
+        with contextlib.closing(docker.from_env(timeout=60)) as client:
+            found = client.images.get(image)
+            identifier = str(found.id)
+            root = cache_directory("images") / identifier.replace(":", "-")
+            if not (root / "verl").is_dir():
+                _copy(client, identifier, name=image, root=root)
+            return root, identifier
+    except docker.errors.ImageNotFound as error:
+        raise ImageError(f"the image {image} is not on this machine", hint=f"docker pull {image}") from error
+    except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+        raise ImageError(
+            f"the Docker engine could not copy verl out of {image}: {error}",
+            hint="is the engine running? DOCKER_HOST names it; --verl PATH reads a checkout instead",
+        ) from error
+
+
+def _copy(client: docker.DockerClient, identifier: str, *, name: str, root: Path) -> None:
+    container = client.containers.create(
+        identifier, entrypoint=["/bin/sh", "-c", FIND], network_disabled=True, labels={"verl-e2e": "preflight"}
+    )
+    try:
+        container.start()
+        code = container.wait()["StatusCode"]
+        lines = container.logs(stdout=True, stderr=False).decode("utf-8", "replace").split()
+        if code != 0 or not lines:
+            raise ImageError(
+                f"the image {name} holds no verl: its Python finds no package, and no checkout is at the usual places",
+                hint="give one: --verl PATH_OR_VERSION",
+            )
+        location = lines[-1]
+        chunks, _ = container.get_archive(location)
+        with tempfile.TemporaryFile() as archive, new_directory(root) as directory:
+            for chunk in chunks:
+                archive.write(chunk)
+            archive.seek(0)
+            _unpack(archive, directory, folder=posixpath.basename(location))
+    finally:
+        container.remove(force=True)
+
+
+def _unpack(archive: IO[bytes], directory: Path, *, folder: str) -> None:
+    """Unpack sources and configuration; the ``data`` filter refuses paths that leave the folder."""
+    with tarfile.open(fileobj=archive) as tar:
+        for member in tar:
+            if member.isfile() and member.name.startswith(f"{folder}/"):
+                tar.extract(member, directory, filter="data")
