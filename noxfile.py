@@ -52,7 +52,7 @@ def scenario_session(name: str, summary: str) -> None:
     def run(session: nox.Session) -> None:
         from ci.sessions import run_scenario
 
-        run_scenario(name, session)
+        run_scenario(name, session.posargs)
 
     run.__doc__ = summary
     nox.session(name=f"e2e_{name}", venv_backend="none", default=False, tags=["e2e"])(run)
@@ -73,7 +73,7 @@ def preflight(session: nox.Session) -> None:
     """Check scenarios against verl's own configuration and this machine: all, or those named after --."""
     from ci.sessions import run_preflight
 
-    run_preflight(session)
+    run_preflight(session.posargs)
 
 
 @nox.session(venv_backend="none", default=False)
@@ -81,7 +81,7 @@ def affected(session: nox.Session) -> None:
     """Name the scenarios that a change of verl touches: -- --base REF, or a list of files on stdin; --run runs them."""
     from ci.sessions import run_affected
 
-    run_affected(session)
+    run_affected(session.posargs)
 
 
 @nox.session

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 _OWN = ("NOX_CURRENT_SESSION", "NOX_SCRIPT_MODE", "NOX_OUTER_PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")
@@ -20,3 +21,21 @@ def caller_environment(environment: Mapping[str, str] = os.environ, *, prefix: s
     outside = [part for part in environment.get("PATH", os.defpath).split(os.pathsep) if Path(part) != own_scripts]
     cleaned = {name: value for name, value in environment.items() if name not in _OWN}
     return cleaned | {"PATH": os.pathsep.join(outside)}
+
+
+@contextmanager
+def as_caller() -> Iterator[Mapping[str, str]]:
+    """Let this process have the caller's environment for a while, and nox its own again afterwards."""
+    before = dict(os.environ)
+    cleaned = caller_environment()
+    _become(cleaned)
+    try:
+        yield cleaned
+    finally:
+        _become(before)
+
+
+def _become(environment: Mapping[str, str]) -> None:
+    os.environ.update(environment)
+    for name in set(os.environ) - set(environment):
+        del os.environ[name]

@@ -16,7 +16,9 @@ class SuiteError(Exception):
     """
 
     failure_class: ClassVar[FailureClass] = "suite"
-    exit_code: ClassVar[int] = 70  # EX_SOFTWARE of sysexits.h: nobody should see 1, which is nox's own "a session failed"
+    exit_code: ClassVar[int] = (
+        70  # EX_SOFTWARE of sysexits.h: nobody should see 1, which is nox's own "a session failed"
+    )
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

@@ -9,18 +9,23 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from ci.engines.engine import Command, Engine, Execution, Workspace
-from ci.errors import CancelledError, DeviceError, ProductError, SuiteError, TimeLimitError
+from ci.engines.host import HostEngine
+from ci.errors import CancelledError, DeviceError, ProductError, SuiteError, TimeLimitError, error_for
 from ci.plan import Plan, Step
 from ci.runs import diagnose, record, report, verdict
 from ci.runs.console import Console, Terminal
 from ci.runs.diagnose import Diagnosis
 from ci.runs.events import EVENTS_VARIABLE, Event, EventFile, ObserverError, RolloutError
 from ci.runs.metrics import Measurements
+from ci.runs.preparation import Prepare, Prepared
 from ci.runs.progress import Progress, elapsed
 from ci.runs.record import ImageRecord, Record, VerlRecord
 from ci.runs.signals import Cancellation
@@ -33,6 +38,7 @@ _DRAIN_S = 2.0
 """How long the log may stand still while its rest is written, once every process has ended."""
 _RESERVE = "reserve"
 _RESERVE_BYTES = 256 * 1024
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _STACKS_HINT = "stacks.txt has what every process was doing"
 
 
@@ -56,6 +62,7 @@ class _Run:
     rollout_error: tuple[float, str] | None = None
     notes: list[str] = field(default_factory=list)
     image_digest: str | None = None
+    prepared: Prepared | None = None
 
 
 def execute(
@@ -63,15 +70,12 @@ def execute(
     *,
     runs: Path,
     engine: Engine,
-    configuration: str | None,
-    verl_version: str | None,
-    verl_commit: str | None,
+    prepare: Prepare,
     cancellation: Cancellation,
-    devices: tuple[int, ...] = (),
 ) -> Record:
     """Carry out a plan under ``runs/ID/``, and return its record, which is also written there.
 
-    Call it in the main thread. ``devices`` are the ids leased for the run.
+    Call it in the main thread. A plan that is for preflight only ends after its preparation.
 
     Raises:
         SuiteError: not even the record could be written.
@@ -98,26 +102,30 @@ def execute(
             deadline=clock + plan.time_limit_s,
         )
         terminal.line(report.opening(plan, directory))
-        _carry_out(run, engine, devices, configuration)
-        verl = VerlRecord(version=verl_version, commit=verl_commit)
-        result = _judge(run, began, time.monotonic() - clock, devices, verl)
+        _carry_out(run, engine, prepare)
+        result = _judge(run, began, time.monotonic() - clock)
         _keep(run, result)
         terminal.finish()
         terminal.line(report.closing(result, directory, tail=console.tail()))
     return result
 
 
-def _carry_out(run: _Run, engine: Engine, devices: tuple[int, ...], configuration: str | None) -> None:
-    """Run the data steps and the trainer; every way this can end becomes a diagnosis."""
+def _carry_out(run: _Run, engine: Engine, prepare: Prepare) -> None:
+    """Prepare, run the data steps and the trainer; every way this can end becomes a diagnosis."""
     try:
-        _describe(run, configuration)
-        opened = engine.open(
-            run.plan, run_id=run.id, directory=run.directory, devices=devices, stop=lambda: run.cancellation.requested
-        )
-        with opened as workspace:
-            run.image_digest = workspace.image_digest
-            _commands(run, workspace)
-        run.notes += workspace.notes
+        _describe(run)
+        with prepare(_Stage(run)) as prepared:
+            run.prepared = prepared
+            run.notes += prepared.notes
+            if prepared.configuration is not None:
+                (run.directory / "config.yaml").write_text(prepared.configuration, encoding="utf-8")
+            if run.cancellation.requested:
+                raise _cancelled(run)
+            if run.plan.preflight_only is None:
+                with _opened(run, engine, prepared.devices) as workspace:
+                    run.image_digest = workspace.image_digest
+                    _commands(run, workspace)
+                run.notes += workspace.notes
     except SuiteError as error:
         run.diagnosis = Diagnosis(failure_class=error.failure_class, message=error.message, hint=error.hint)
     except OSError as error:
@@ -133,10 +141,34 @@ def _carry_out(run: _Run, engine: Engine, devices: tuple[int, ...], configuratio
         )
 
 
-def _describe(run: _Run, configuration: str | None) -> None:
+@dataclass(frozen=True)
+class _Stage:
+    """What the preparation may do with the run."""
+
+    run: _Run
+
+    def say(self, text: str) -> None:
+        """Print a line above the progress."""
+        self.run.terminal.line(text)
+
+    def command(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Run a command on the host as a part of the run; raise when it fails."""
+        with _opened(self.run, HostEngine(), ()) as workspace:
+            _command(self.run, workspace, Path(argv[0]).name, tuple(argv), environment)
+        if self.run.diagnosis is not None:
+            failed, self.run.diagnosis = self.run.diagnosis, None
+            raise error_for(failed.failure_class)(failed.message, hint=failed.hint)
+        self.run.started = False  # the run itself has not started yet
+
+
+def _opened(run: _Run, engine: Engine, devices: tuple[int, ...]) -> AbstractContextManager[Workspace]:
+    return engine.open(
+        run.plan, run_id=run.id, directory=run.directory, devices=devices, stop=lambda: run.cancellation.requested
+    )
+
+
+def _describe(run: _Run) -> None:
     (run.directory / "plan.json").write_text(run.plan.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    if configuration is not None:
-        (run.directory / "config.yaml").write_text(configuration, encoding="utf-8")
     (run.directory / "events.jsonl").touch()
     latest = run.directory.parent / "latest"
     temporary = run.directory.parent / f".latest-{run.id}"
@@ -165,7 +197,9 @@ def _missing(step: Step) -> list[str]:
     return [path for path in step.creates if not Path(path).exists()]
 
 
-def _command(run: _Run, workspace: Workspace, name: str, argv: tuple[str, ...]) -> None:
+def _command(
+    run: _Run, workspace: Workspace, name: str, argv: tuple[str, ...], environment: Mapping[str, str] = _NOTHING
+) -> None:
     """Run one command to its end, and leave a diagnosis unless it ended well."""
     if run.cancellation.requested:
         raise _cancelled(run)
@@ -173,7 +207,7 @@ def _command(run: _Run, workspace: Workspace, name: str, argv: tuple[str, ...]) 
         Command(
             name=name,
             argv=argv,
-            environment={EVENTS_VARIABLE: str(run.directory / "events.jsonl")},
+            environment={EVENTS_VARIABLE: str(run.directory / "events.jsonl"), **environment},
             working_directory=run.plan.working_directory or str(run.directory),
         )
     )
@@ -252,11 +286,11 @@ def _take(run: _Run, event: Event) -> None:
             pass
 
 
-def _judge(run: _Run, began: datetime, duration_s: float, devices: tuple[int, ...], verl: VerlRecord) -> Record:
+def _judge(run: _Run, began: datetime, duration_s: float) -> Record:
     """Return the record: the checks count once the trainer ended well."""
     plan, diagnosis = run.plan, run.diagnosis
     checks: tuple[CheckResult, ...] = ()
-    if diagnosis is None:
+    if diagnosis is None and plan.preflight_only is None:
         checks = verdict.check(plan.checks, run.measurements)
         diagnosis = diagnose.failed_checks(checks, rollout_error=run.rollout_error[1] if run.rollout_error else None)
     if run.events.unreadable:
@@ -274,11 +308,15 @@ def _judge(run: _Run, began: datetime, duration_s: float, devices: tuple[int, ..
         engine=plan.engine,
         rehearsal=plan.rehearsal,
         image=image,
-        verl=verl,
-        devices=devices,
+        verl=run.prepared.verl if run.prepared else VerlRecord(version=None, commit=None),
+        devices=run.prepared.devices if run.prepared else (),
         started=began.isoformat(timespec="seconds"),
         duration_s=round(duration_s, 3),
-        status=verdict.status(diagnosis.failure_class if diagnosis else None, started=run.started),
+        status=verdict.status(
+            diagnosis.failure_class if diagnosis else None,
+            started=run.started,
+            preflight_only=plan.preflight_only is not None,
+        ),
         failure_class=diagnosis.failure_class if diagnosis else None,
         exit_code=run.exit_code,
         message=diagnosis.message if diagnosis else None,

@@ -37,7 +37,7 @@ def check(declarations: Mapping[str, CheckDeclaration], measurements: Measuremen
     return tuple(_check(name, declaration, measurements) for name, declaration in declarations.items())
 
 
-def status(failure_class: FailureClass | None, *, started: bool) -> Status:
+def status(failure_class: FailureClass | None, *, started: bool, preflight_only: bool = False) -> Status:
     """Return the status that goes with a failure class.
 
     ``started`` says whether a command of the run was started: what keeps a run from starting is an error of its
@@ -45,7 +45,7 @@ def status(failure_class: FailureClass | None, *, started: bool) -> Status:
     """
     match failure_class:
         case None:
-            return "passed"
+            return "preflight_only" if preflight_only else "passed"
         case "cancelled":
             return "cancelled"
         case "suite":
