@@ -84,6 +84,14 @@ def affected(session: nox.Session) -> None:
     run_affected(session.posargs)
 
 
+@nox.session(venv_backend="none", default=False)
+def overhead(session: nox.Session) -> None:
+    """Compare a warm rehearsal with the same trainer command started by hand, in alternation: what the suite costs."""
+    from ci.sessions import run_overhead
+
+    run_overhead(session.posargs)
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests: unit, engine (needs a Docker engine) and one rehearsal; name files or -k after --."""

@@ -54,8 +54,9 @@ def _lines(plan: Plan, scenario: Scenario) -> Iterator[str]:
 
 def headline(plan: Plan) -> str:
     """Return the line a session starts with: what runs, for which target, on which engine."""
-    rehearsal = ", a rehearsal" if plan.rehearsal else ""
-    return f"e2e_{plan.scenario}: target {plan.target}{rehearsal}, engine {plan.engine}, verl {plan.verl.name}"
+    what = "a rehearsal on the CPU" if plan.rehearsal else f"{plan.devices} devices"
+    place = f"engine {plan.engine}" if plan.image is None else f"engine {plan.engine}, image {plan.image.reference}"
+    return f"e2e_{plan.scenario}: target {plan.target}, {what}; {place}; verl {plan.verl.name}"
 
 
 def _check(check: dict[str, object]) -> str:

@@ -16,7 +16,7 @@ from ci.cache import cache_directory
 from ci.caller import as_caller
 from ci.devices.lease import lease
 from ci.devices.probe import probe
-from ci.dry_run import headline, plan_text
+from ci.dry_run import plan_text
 from ci.engines.docker import DockerEngine
 from ci.engines.engine import Engine
 from ci.engines.host import HostEngine
@@ -47,7 +47,6 @@ def run_scenario(name: str, words: Sequence[str]) -> None:
         if options.dry_run:
             print(plan.model_dump_json(indent=2) if options.json else plan_text(plan, catalogue[name]))
             return
-        print(headline(plan), *(f"  note: {note}" for note in plan.notes), sep="\n", flush=True)
         engine: Engine = DockerEngine() if plan.engine == "docker" else HostEngine()
         with cancel_on_signals() as cancellation:
             record = execute(plan, runs=RUNS, engine=engine, prepare=_preparation(plan), cancellation=cancellation)
@@ -121,6 +120,18 @@ def run_preflight(words: Sequence[str]) -> None:
         error = found.as_error()
         if error is not None or problems:
             sys.exit(error.exit_code if error is not None else 2)
+
+
+def run_overhead(words: Sequence[str]) -> None:
+    """Print what a warm session costs beyond the trainer it starts."""
+    from ci.overhead import compare
+
+    with _answered(), as_caller() as environment:
+        options = parse(["--target", "cpu", *words], session="overhead", overrides=False)
+        name = options.arguments[0] if options.arguments else "fsdp2"
+        surroundings = surroundings_of(options, environment)
+        plan = plan_for(name, replace(options, arguments=()), catalogue=load(), surroundings=surroundings)
+        compare(plan, environment, root=ROOT)
 
 
 def run_affected(words: Sequence[str]) -> None:

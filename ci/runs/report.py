@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ci.dry_run import headline
 from ci.plan import Plan
 from ci.runs.progress import elapsed
 from ci.runs.record import Record
@@ -12,10 +13,8 @@ _CONSOLE_LINES = 20
 
 
 def opening(plan: Plan, directory: Path) -> str:
-    """Return the first line of a run: nobody should take a rehearsal for a run on a device."""
-    what = "a rehearsal on the CPU" if plan.rehearsal else f"{plan.devices} devices"
-    place = f"engine {plan.engine}" if plan.image is None else f"engine {plan.engine}, image {plan.image.reference}"
-    return f"{plan.scenario}: target {plan.target}, {what}; {place}; {directory}"
+    """Return the first lines of a run: nobody should take a rehearsal for a run on a device."""
+    return "\n".join((headline(plan), *(f"   note: {note}" for note in plan.notes), f"   {directory}"))
 
 
 def closing(record: Record, directory: Path, *, tail: tuple[str, ...]) -> str:
