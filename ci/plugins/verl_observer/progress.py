@@ -1,12 +1,16 @@
 """How far a run has come, and errors that verl itself does not stop at."""
 
 import functools
+import threading
 from types import ModuleType
 from typing import Any
 
 from verl_observer.events import emit, emit_problem
 from verl_observer.observation import before_call, observe
 
+GRACE_S = 5.0
+"""How long a rollout error waits: when a run has ended well, its servers die under requests that nobody needs any more,
+and the process that sees that dies with them."""
 _MOST_ERRORS = 5
 """Texts of rollout errors reported by one process; a text may hold a request's number and so always be new."""
 _reported_errors: set[str] = set()
@@ -34,19 +38,22 @@ def _watch_rollout(module: ModuleType) -> None:
         try:
             return await generate(*args, **kwargs)
         except Exception as error:
-            _emit_rollout_error(error)
+            _report_later(error)
             raise
 
     client.generate = observed
 
 
-def _emit_rollout_error(error: Exception) -> None:
+def _report_later(error: Exception) -> None:
     """Report an error of the rollout once: verl's agent loop gives the prompt up and asks for another, for ever."""
     try:
         cause = getattr(error, "cause", None) or error  # Ray wraps what a server raised
         text = f"{type(cause).__name__}: {cause}"
-        if text not in _reported_errors and len(_reported_errors) < _MOST_ERRORS:
-            _reported_errors.add(text)
-            emit("rollout_error", error=text)
+        if text in _reported_errors or len(_reported_errors) >= _MOST_ERRORS:
+            return
+        _reported_errors.add(text)
+        timer = threading.Timer(GRACE_S, emit, ("rollout_error",), {"error": text})
+        timer.daemon = True
+        timer.start()
     except Exception as problem:  # noqa: BLE001 - the rollout's own error is the one to raise
         emit_problem("rollout errors", problem)

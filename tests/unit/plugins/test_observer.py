@@ -62,21 +62,29 @@ def test_stages_come_in_the_order_of_a_run(observe: Observe) -> None:
     assert [event["name"] for event in events] == ["ray", "models", "rollout", "fit"]
 
 
+_FAILING_ROLLOUT = """
+import asyncio, time, verl, verl_observer.progress
+from verl.workers.rollout.llm_server import LLMServerClient
+verl_observer.progress.GRACE_S = {grace}
+assert asyncio.run(LLMServerClient().generate("r", prompt_ids=[5])) == [5, 1]
+for _ in range(3):
+    try:
+        asyncio.run(LLMServerClient().generate("r", prompt_ids=[]))
+    except ValueError:
+        continue
+    raise SystemExit("the error was swallowed")
+time.sleep(0.5)
+"""
+
+
 def test_a_rollout_error_is_reported_once_and_still_raised(observe: Observe) -> None:
-    events = observe(
-        """
-        import asyncio, verl
-        from verl.workers.rollout.llm_server import LLMServerClient
-        assert asyncio.run(LLMServerClient().generate("r", prompt_ids=[5])) == [5, 1]
-        for _ in range(3):
-            try:
-                asyncio.run(LLMServerClient().generate("r", prompt_ids=[]))
-            except ValueError:
-                continue
-            raise SystemExit("the error was swallowed")
-        """
-    )
+    events = observe(_FAILING_ROLLOUT.format(grace=0.1))
     assert [(event["event"], event["error"]) for event in events] == [("rollout_error", "ValueError: an empty prompt")]
+
+
+def test_a_rollout_error_of_a_process_that_ends_is_not_reported(observe: Observe) -> None:
+    """The servers of a run that ended well die before the processes that still ask them."""
+    assert observe(_FAILING_ROLLOUT.format(grace=60)) == []
 
 
 @pytest.mark.parametrize(
