@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import hydra
 import yaml
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
@@ -65,17 +65,12 @@ class Composer:
         parsed = [override for text in overrides if (override := _parsed(text, problems)) is not None]
         groups, values = self._split(parsed, problems)
         configuration: Plain | None = None
-        with _hydra(self.source):
-            try:
-                defaults = self._default(tuple(groups))
-            except (HydraException, OmegaConfBaseException) as error:
-                problems.append(Problem(name=CONFIGURATION_NAME, message=_why(error)))
-            else:
-                fitting = _fitting(values, defaults, problems)
-                try:
-                    configuration = _compose((*groups, *fitting))
-                except (HydraException, OmegaConfBaseException) as error:
-                    problems.append(Problem(name=CONFIGURATION_NAME, message=_why(error)))
+        try:
+            defaults = self._default(tuple(groups))
+        except (HydraException, OmegaConfBaseException) as error:
+            problems.append(Problem(name=CONFIGURATION_NAME, message=_why(error), hint="is this verl whole?"))
+        else:
+            configuration = _applied(_fitting(values, defaults, problems), defaults, problems)
         given = {override.key_or_group: override.value() for override in values if not override.is_sweep_override()}
         return {
             "configuration": configuration,
@@ -89,6 +84,8 @@ class Composer:
         values: list[Override] = []
         for override in overrides:
             folder = self.source.configuration / override.key_or_group
+            if override.key_or_group.partition(".")[0].partition("/")[0] == "hydra":
+                continue  # of Hydra itself: verl does not see it
             if not folder.is_dir() or isinstance(override.value(), dict):
                 values.append(override)
                 continue
@@ -111,23 +108,35 @@ class Composer:
         """Return the configuration without overrides, which says what keys there are and of which type."""
         if groups not in self._defaults:
             key = digest((VINTAGE, hydra.__version__, self.source.fingerprint, "default", *groups))
-            self._defaults[groups] = remembered("compositions", key, lambda: _compose(groups))
+            self._defaults[groups] = remembered("compositions", key, lambda: _compose(self.source, groups))
         return self._defaults[groups]
 
 
-@contextmanager
-def _hydra(source: Source) -> Iterator[None]:
-    """Point Hydra at verl's configuration; the context puts back the global state that it found."""
+def _compose(source: Source, groups: Sequence[str]) -> Plain:
+    # The context puts back the global state that it found.
     with hydra.initialize_config_dir(config_dir=str(source.configuration.absolute()), version_base=None):
-        yield
+        return _plain(hydra.compose(CONFIGURATION_NAME, overrides=list(groups)))
 
 
-def _compose(overrides: Sequence[str]) -> Plain:
-    configuration = hydra.compose(CONFIGURATION_NAME, overrides=list(overrides))
-    plain = OmegaConf.to_container(configuration, resolve=False)
-    if not isinstance(plain, dict):
-        raise HydraException(f"{CONFIGURATION_NAME} is no mapping")
-    return {str(key): value for key, value in plain.items()}
+def _applied(overrides: Sequence[Override], defaults: Plain, problems: list[Problem]) -> Plain:
+    """Apply overrides in their order, one by one so that each problem is seen.
+
+    Composing anew for every scenario would read the same YAML over and over, for half a second each. What Hydra does
+    with values after it has read the defaults is one function of it, which has no public name.
+    """
+    configuration = OmegaConf.create(defaults)
+    OmegaConf.set_struct(configuration, value=True)
+    for override in overrides:
+        try:
+            ConfigLoaderImpl._apply_overrides_to_config([override], configuration)  # noqa: SLF001 (see above)
+        except (HydraException, OmegaConfBaseException) as error:
+            problems.append(Problem(name=override.key_or_group, message=_why(error), hint=f"look at {_text(override)}"))
+    return _plain(configuration)
+
+
+def _plain(configuration: DictConfig) -> Plain:
+    container = OmegaConf.to_container(configuration, resolve=False)
+    return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
 
 
 def _parsed(text: str, problems: list[Problem]) -> Override | None:
@@ -155,14 +164,14 @@ def _parsed(text: str, problems: list[Problem]) -> Override | None:
     return override
 
 
-def _fitting(overrides: Sequence[Override], defaults: Plain, problems: list[Problem]) -> list[str]:
+def _fitting(overrides: Sequence[Override], defaults: Plain, problems: list[Problem]) -> list[Override]:
     """Return the overrides that Hydra will take, in their order, and say what is wrong with the rest."""
     known = dict(_flat(defaults))
-    fitting: list[str] = []
+    fitting: list[Override] = []
     for override in overrides:
         problem = _problem(override, known)
         if problem is None or problem.state == "warning":
-            fitting.append(_text(override))
+            fitting.append(override)
             _learn(override, known)
         if problem is not None:
             problems.append(problem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -10,14 +9,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import docker
 import docker.errors
-import requests.exceptions
 
 from ci.cache import cache_directory
 from ci.devices.probe import Device
+from ci.errors import ImageError
 from ci.plan import Plan
 from ci.preflight.report import Line
+from ci.verl.image import docker_client
 
 GIBIBYTE = 1024**3
 RUN_DISK = 2 * GIBIBYTE
@@ -159,19 +158,15 @@ def _image(plan: Plan) -> Line:
         return line(state="failed", detail="the docker engine needs an image, the plan has none", hint="--image NAME")
     shown = f"{image.name} ({image.reference})"
     try:
-        with contextlib.closing(docker.from_env(timeout=20)) as client:
+        with docker_client() as client:
             try:
                 client.images.get(image.reference)
             except docker.errors.ImageNotFound:
                 root = Path(client.info().get("DockerRootDir") or "/")
                 free = shutil.disk_usage(root).free if root.is_dir() else IMAGE_DISK
                 return _absent_image(plan, line, shown, free)
-    except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
-        return line(
-            state="failed",
-            detail=f"no Docker engine answers: {' '.join(str(error).split())}",
-            hint="start it, set DOCKER_HOST, or run straight here: --engine host",
-        )
+    except ImageError as error:
+        return line(state="failed", detail=error.message, hint=error.hint or "")
     if not image.verified:
         return line(state="warning", detail=f"{shown} is here, not verified", hint=f"inv images.verify {image.name}")
     return line(state="ok", detail=f"{shown} is here", hint="containers/images.lock pins it")

@@ -16,6 +16,8 @@ from ci.errors import FailureClass
 
 Area = Literal["verl", "configuration", "values", "facts", "machine"]
 State = Literal["ok", "warning", "failed", "skipped"]
+GRID_WIDTH = 100
+"""Columns of a terminal from which on the table is a grid."""
 _STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
 
 
@@ -43,11 +45,12 @@ def print_report(lines: Sequence[Line], console: Console) -> None:
     With several scenarios, what is well about the machine shares a line for each of them.
     """
     shown = lines if len({line.scenario for line in lines}) == 1 else _together(lines)
-    if console.is_terminal:
-        console.print(_grid(shown, narrow=console.width < 100))  # noqa: PLR2004 (columns that the grid needs)
+    if console.is_terminal and console.width >= GRID_WIDTH:
+        console.print(_grid(shown))
     else:
         for line in shown:
-            console.print(_plain(line), soft_wrap=True, highlight=False)
+            text = _stacked(line) if console.is_terminal else _plain(line)
+            console.print(text, soft_wrap=not console.is_terminal, highlight=False)
     console.print(summary(lines), soft_wrap=True, highlight=False)
 
 
@@ -73,27 +76,33 @@ def _together(lines: Sequence[Line]) -> list[Line]:
     return together
 
 
-def _grid(lines: Sequence[Line], *, narrow: bool) -> Table:
+def _grid(lines: Sequence[Line]) -> Table:
     table = Table(show_edge=False, pad_edge=False, show_lines=False)
     for title in ("scenario", "area", "state"):
         table.add_column(title, no_wrap=True)
-    table.add_column("what", overflow="fold")
-    if not narrow:
-        table.add_column("hint", overflow="fold", style="dim")
+    table.add_column("what", overflow="fold", ratio=3)
+    table.add_column("hint", overflow="fold", ratio=2)
     previous = ""
     for line in lines:
-        what = Text.assemble((f"{line.name}: ", "bold"), line.detail)
-        if narrow:
-            what.append(f"\n→ {line.hint}", style="dim")
-        cells: list[str | Text] = [
+        table.add_row(
             line.scenario if line.scenario != previous else "",
             line.area,
             Text(line.state, style=_STYLES[line.state]),
-            what,
-        ]
-        table.add_row(*cells, *([] if narrow else [Text(line.hint)]))
+            Text.assemble((f"{line.name}: ", "bold"), line.detail),
+            Text(line.hint, style="dim"),
+        )
         previous = line.scenario
     return table
+
+
+def _stacked(line: Line) -> Text:
+    """Put what a grid has side by side on rows of its own, for a terminal that is too narrow for columns."""
+    return Text.assemble(
+        (f"{line.state} ", _STYLES[line.state]),
+        (f"{line.scenario} {line.area} {line.name}\n", "bold"),
+        f"{line.detail}\n",
+        (f"→ {line.hint}", "dim"),
+    )
 
 
 def _plain(line: Line) -> Text:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import posixpath
+import socket
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -32,21 +35,45 @@ def package_from_image(image: str) -> tuple[Path, str]:
     Raises:
         ImageError: There is no Docker engine, the image is not here, or it holds no verl.
     """
+    with docker_client() as client:
+        try:
+            identifier = str(client.images.get(image).id)
+        except docker.errors.ImageNotFound as error:
+            raise ImageError(f"the image {image} is not on this machine", hint=f"docker pull {image}") from error
+        root = cache_directory("images") / identifier.replace(":", "-")
+        if not (root / "verl").is_dir():
+            _copy(client, identifier, name=image, root=root)
+        return root, identifier
+
+
+@contextlib.contextmanager
+def docker_client() -> Iterator[docker.DockerClient]:
+    """Open the Docker engine that the environment names, and close it.
+
+    Raises:
+        ImageError: No engine answers, or it fails at what it was asked.
+    """
     try:
+        _knock(os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock")
         with contextlib.closing(docker.from_env(timeout=60)) as client:
-            found = client.images.get(image)
-            identifier = str(found.id)
-            root = cache_directory("images") / identifier.replace(":", "-")
-            if not (root / "verl").is_dir():
-                _copy(client, identifier, name=image, root=root)
-            return root, identifier
-    except docker.errors.ImageNotFound as error:
-        raise ImageError(f"the image {image} is not on this machine", hint=f"docker pull {image}") from error
-    except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+            yield client
+    except (OSError, docker.errors.DockerException, requests.exceptions.RequestException) as error:
         raise ImageError(
-            f"the Docker engine could not copy verl out of {image}: {error}",
-            hint="is the engine running? DOCKER_HOST names it; --verl PATH reads a checkout instead",
+            f"no Docker engine answers: {' '.join(str(error).split())}",
+            hint="start it, set DOCKER_HOST, or do without: --engine host, --verl PATH",
         ) from error
+
+
+def _knock(address: str) -> None:
+    """Connect once to a local engine: the SDK leaves its socket open when it cannot."""
+    if address.startswith("unix://"):
+        path = address.removeprefix("unix://")
+        with socket.socket(socket.AF_UNIX) as knock:
+            knock.settimeout(5.0)
+            try:
+                knock.connect(path)
+            except OSError as error:
+                raise ConnectionError(f"{path}: {error.strerror or error}") from error
 
 
 def _copy(client: docker.DockerClient, identifier: str, *, name: str, root: Path) -> None:
