@@ -16,7 +16,7 @@ from ci.preflight.effective import Effective, VerlCode, fact_problems
 from ci.preflight.importable import check_all_importable
 from ci.preflight.machine import machine_lines
 from ci.preflight.problem import Problem
-from ci.preflight.registry import read_registry
+from ci.preflight.registry import Registry, read_registry
 from ci.preflight.report import Area, Line, State
 from ci.preflight.rules import rule_problems
 from ci.preflight.values import CHOICES, value_problems
@@ -66,7 +66,7 @@ class _Examination:
     composition: Composition
     effective: Effective = field(default_factory=lambda: Effective(facts={}))
 
-    def lines(self, own: Iterable[Problem]) -> list[Line]:
+    def lines(self, registry: Registry, own: Iterable[Problem]) -> list[Line]:
         """Return a line for each problem, or one for an area that has none."""
         plan, facts = self.plan, self.effective.facts
         overrides = len(plan.overrides) + len(plan.arguments)
@@ -77,7 +77,6 @@ class _Examination:
             return [*lines, self._line("values", "values", "skipped", "not looked at", hint)]
         configuration = as_config(self.composition.configuration)
         device = plan.environment.get("VERL_ENGINE_DEVICE") or plan.target
-        registry = read_registry(self.source, plugin_files(plan, self.composition))
         values = value_problems(configuration, registry, self.source, device=device)
         lines += self._area(
             "values", values, f"{len(CHOICES)} names are among those that {self.source} registers", "verl's registries"
@@ -137,8 +136,13 @@ def preflight(
             for scenario, effective in code.collect().items():
                 examinations[scenario].effective = effective
     own = _own_checks(list(examinations.values())) if importable else {}
+    registries: dict[tuple[str, tuple[Path, ...]], Registry] = {}
     for scenario, examination in examinations.items():
-        lines[scenario] += examination.lines(own.get(scenario, ()))
+        plugins = plugin_files(examination.plan, examination.composition)
+        key = (examination.source.fingerprint, plugins)
+        if key not in registries:
+            registries[key] = read_registry(examination.source, plugins)
+        lines[scenario] += examination.lines(registries[key], own.get(scenario, ()))
     if machine:
         devices = probe()
         for plan in plans:

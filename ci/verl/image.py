@@ -15,18 +15,15 @@ from typing import IO
 import docker
 import docker.errors
 import requests.exceptions
+from docker.models.containers import Container
 
 from ci.cache import cache_directory, new_directory
 from ci.errors import ImageError
 
-# Where an image of verl has its checkout or its Python; the first one found counts.
-FIND = (
-    'for python in python3 /usr/bin/python3 /opt/venv/bin/python3; do "$python" -c '
-    "'import importlib.util as u; print(u.find_spec(\"verl\").submodule_search_locations[0])' "
-    "2>/dev/null && exit 0; done; "
-    "for folder in /workspace/verl /root/verl /verl /opt/verl /vllm-workspace/verl; do "
-    '[ -f "$folder/verl/trainer/main_ppo.py" ] && echo "$folder/verl" && exit 0; done; exit 3'
-)
+# What the image's own Python would import; its path may be printed after warnings.
+_ASK = "import importlib.util as u; print(list(u.find_spec('verl').submodule_search_locations)[0])"
+# Where images of verl keep a checkout that only `uv run` in its folder finds.
+_CHECKOUTS = ("/workspace/verl", "/root/verl", "/opt/verl", "/verl", "/vllm-workspace/verl")
 
 
 def package_from_image(image: str) -> tuple[Path, str]:
@@ -78,26 +75,39 @@ def _knock(address: str) -> None:
 
 def _copy(client: docker.DockerClient, identifier: str, *, name: str, root: Path) -> None:
     container = client.containers.create(
-        identifier, entrypoint=["/bin/sh", "-c", FIND], network_disabled=True, labels={"verl-e2e": "preflight"}
+        identifier, entrypoint=["python3", "-c", _ASK], network_disabled=True, labels={"verl-e2e": "preflight"}
     )
     try:
-        container.start()
-        code = container.wait()["StatusCode"]
-        lines = container.logs(stdout=True, stderr=False).decode("utf-8", "replace").split()
-        if code != 0 or not lines:
-            raise ImageError(
-                f"the image {name} holds no verl: its Python finds no package, and no checkout is at the usual places",
-                hint="give one: --verl PATH_OR_VERSION",
-            )
-        location = lines[-1]
-        chunks, _ = container.get_archive(location)
-        with tempfile.TemporaryFile() as archive, new_directory(root) as directory:
-            for chunk in chunks:
-                archive.write(chunk)
-            archive.seek(0)
-            _unpack(archive, directory, folder=posixpath.basename(location))
+        for location in (*_imported(container), *(f"{checkout}/verl" for checkout in _CHECKOUTS)):
+            try:
+                chunks, _ = container.get_archive(location)
+            except docker.errors.NotFound:
+                continue
+            with tempfile.TemporaryFile() as archive, new_directory(root) as directory:
+                for chunk in chunks:
+                    archive.write(chunk)
+                archive.seek(0)
+                _unpack(archive, directory, folder=posixpath.basename(location))
+            return
+        raise ImageError(
+            f"the image {name} holds no verl: its python3 finds no package, and there is no checkout at "
+            f"{', '.join(_CHECKOUTS)}",
+            hint="give one: --verl PATH_OR_VERSION",
+        )
     finally:
         container.remove(force=True)
+
+
+def _imported(container: Container) -> tuple[str, ...]:
+    """Return where the image's Python has verl; nothing where it has none, or there is no Python, or not for here."""
+    try:
+        container.start()
+        code = container.wait(timeout=60)["StatusCode"]
+    except docker.errors.APIError:
+        return ()
+    lines = container.logs(stdout=True, stderr=False).decode("utf-8", "replace").split("\n")
+    found = [line.strip() for line in lines if line.startswith("/")]
+    return tuple(found[-1:]) if code == 0 else ()
 
 
 def _unpack(archive: IO[bytes], directory: Path, *, folder: str) -> None:
