@@ -7,7 +7,6 @@ counts: the ranks take part in the weight sync, and the first one hands the weig
 
 import os
 import sys
-import traceback
 from typing import Any
 
 import ray
@@ -42,7 +41,6 @@ class TransformersServer:
             return await self._generate(list(prompt_ids), sampling_params)
         except Exception as error:
             # verl's agent loop gives the prompt up and asks for another, for ever, and says so in its log alone.
-            traceback.print_exc()
             print(
                 f"[verl_rehearsal] rollout server {self._replica_rank} failed: {type(error).__name__}: {error}",
                 file=sys.stderr,
