@@ -208,8 +208,8 @@ def _beside(key: str, known: Mapping[str, Any]) -> Problem | None:
     """Warn of a key that is added right beside one that is spelt nearly the same."""
     parent, _, last = key.rpartition(".")
     siblings = {name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == parent}
-    alike = nearest(last, siblings)
-    if not alike or abs(len(alike[0]) - len(last)) > 1 or len(last) < 6:  # noqa: PLR2004 (short names are alike by chance)
+    alike = nearest(last, siblings, likeness=0.9)  # num_gpus stands beside num_cpus by right
+    if not alike:
         return None
     return Problem(
         name=key,

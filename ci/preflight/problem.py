@@ -28,9 +28,9 @@ class Problem:
         return cls(**plain)
 
 
-def nearest(name: str, known: Iterable[str], *, count: int = 1) -> tuple[str, ...]:
+def nearest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> tuple[str, ...]:
     """Return the known names that a misspelt one may have meant, the best first; none where nothing is near."""
-    return tuple(difflib.get_close_matches(name, sorted(set(known)), n=count, cutoff=0.6))
+    return tuple(difflib.get_close_matches(name, sorted(set(known)), n=1, cutoff=likeness))
 
 
 def nearest_keys(key: str, known: Iterable[str], *, count: int = 3) -> tuple[str, ...]:

@@ -107,6 +107,7 @@ FILES = {
           reward_manager: {source: register, name: naive}
           reward_model: {enable: false, enable_resource_pool: false, nnodes: 0, n_gpus_per_node: 8}
         distillation: {enabled: false}
+        ray_kwargs: {ray_init: {num_cpus: null}}
         actor_rollout_ref:
           model: {_target_: verl.workers.config.ModelConfig, path: null}
           rollout:

@@ -124,6 +124,7 @@ def test_a_key_added_beside_its_twin_is_a_warning(source: Source) -> None:
         "trainer.total_epochs=${trainer.nnodes}",
         "~trainer.logger",
         "+trainer.v1={new: 1}",
+        "+ray_kwargs.ray_init.num_gpus=4",
         "hydra.run.dir=elsewhere",
         "hydra/job_logging=disabled",
     ],
