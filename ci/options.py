@@ -30,7 +30,7 @@ class Options:
     dry_run: bool = False
     json: bool = False
     arguments: tuple[str, ...] = ()
-    """Hydra overrides, as given; in ``nox -s preflight`` the names of scenarios."""
+    """Hydra overrides, as given; in ``nox -s preflight`` names of scenarios among them."""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -12,7 +12,7 @@ from packaging.version import Version
 from ci.errors import ConfigError
 from ci.options import Options
 from ci.plan import EngineName, Image, Layout, Mount, Plan, RoleLayout, Step, Verl
-from ci.rehearsal.location import python_of
+from ci.rehearsal.location import PLUGINS, assets_of, python_of
 from ci.scenarios.catalogue import Catalogue, scenario_called
 from ci.scenarios.hydra_values import written
 from ci.scenarios.model import Facts, Scenario, Target
@@ -21,7 +21,6 @@ from ci.scenarios.resolution import Resolved, integer, resolve
 MODULE = "verl.trainer.main_ppo"
 RELEASE = "0.9.1"
 """The release of verl that is rehearsed, and that scenarios are checked against, unless another is named."""
-PLUGINS = Path(__file__).parent / "plugins"
 REHEARSAL_IMAGE = "cpu"
 _PY_EXECUTABLE = "ray_kwargs.ray_init.runtime_env.py_executable"
 
@@ -63,7 +62,7 @@ def plan_for(name: str, options: Options, *, catalogue: Catalogue, surroundings:
     rehearsal = target == "cpu" and preflight_only is None
     if preflight_only is not None:
         target = scenario.accelerator
-    assets = str(surroundings.cache / "rehearsal" / "assets")
+    assets = str(assets_of(surroundings.cache))
     resolved = resolve(name, scenario, environment=surroundings.environment, rehearsal=rehearsal, cache=assets)
     scenario = resolved.scenario
     engine = _engine(target, options, surroundings)
@@ -72,7 +71,7 @@ def plan_for(name: str, options: Options, *, catalogue: Catalogue, surroundings:
     if verl is None and (rehearsal or preflight_only):
         verl, verl_version = Verl(kind="release", name=RELEASE), RELEASE
     if verl is None or verl.kind == "image":
-        verl = Verl(kind="image", name=image.reference if image else scenario.image)
+        verl = Verl(kind="image", name=image.reference if image else "")
     launcher, py_executable = _launcher(resolved, verl, surroundings, engine, rehearsal=rehearsal)
     notes += _ignored_knobs(resolved, catalogue, surroundings)
     limits = (scenario.rehearsal.limits if rehearsal else None) or scenario.limits
@@ -117,7 +116,7 @@ def plan_for(name: str, options: Options, *, catalogue: Catalogue, surroundings:
         keep=options.keep,
         preflight_only=preflight_only,
         notes=tuple(notes),
-        reproduce=_reproduce(name, target, options, resolved),
+        reproduce=_reproduce(name, "cpu" if preflight_only else target, options, resolved),
     )
 
 
@@ -226,7 +225,7 @@ def _mounts(
 ) -> tuple[Mount, ...]:
     writable = {str(PLUGINS): False}
     if rehearsal:
-        writable[assets] = True
+        writable[str(Path(assets).parent)] = True  # the assets are made beside their place, then renamed
     else:
         writable |= dict.fromkeys(scenario.models.values(), False)
         written_by_a_step = {str(Path(path).parent) for step in scenario.data.values() for path in step.creates}

@@ -66,11 +66,11 @@ def _preparation(plan: Plan) -> Prepare:
         found = preflight([plan], required=plan.preflight_only is None, runs=RUNS)
         if plan.preflight_only is not None:
             stage.say(f"cannot be rehearsed yet: {plan.preflight_only}; its preflight is run instead")
-        if found.failed or plan.preflight_only is not None:
             print_report(found.lines, Console())
         if (error := found.as_error()) is not None:
             raise error
-        stage.say(summary(found.lines))
+        if plan.preflight_only is None:
+            stage.say(summary(found.lines))
         source = find_source(plan.verl)
         with _leased(plan) as devices:
             yield Prepared(
@@ -98,7 +98,8 @@ def run_preflight(words: Sequence[str]) -> None:
     with _answered(), as_caller() as environment:
         options = parse(words, session="preflight", overrides=False)
         catalogue = load()
-        names = [name.removeprefix("e2e_") for name in options.arguments] or list(catalogue)
+        overrides = tuple(word for word in options.arguments if set(word) & set("=+~"))
+        names = [word.removeprefix("e2e_") for word in options.arguments if word not in overrides] or list(catalogue)
         surroundings = surroundings_of(options, environment)
         if surroundings.verl is None:
             surroundings = replace(surroundings, verl=Verl(kind="release", name=RELEASE), verl_version=RELEASE)
@@ -106,7 +107,7 @@ def run_preflight(words: Sequence[str]) -> None:
         problems: list[str] = []
         for name in dict.fromkeys(names):
             target = scenario_called(name, catalogue).accelerator if options.target == "auto" else options.target
-            wanted = replace(options, target=target, arguments=())
+            wanted = replace(options, target=target, arguments=overrides)
             try:
                 plans.append(plan_for(name, wanted, catalogue=catalogue, surroundings=surroundings))
             except SuiteError as error:

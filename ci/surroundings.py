@@ -30,7 +30,7 @@ def surroundings_of(options: Options, environment: Mapping[str, str]) -> Surroun
         environment=environment,
         machine=machine_target(),
         inside_image=inside_image() is not None,
-        cache=cache_directory(),
+        cache=cache_directory("assets").parent,  # a container can be given only a folder that is there
         images=locked_images(ROOT),
         verl=verl,
         verl_version=find_source(verl).version if verl is not None and verl.kind != "image" else None,

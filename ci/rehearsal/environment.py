@@ -21,14 +21,13 @@ from pathlib import Path
 from ci.cache import digest, write_whole
 from ci.errors import ConfigError
 from ci.plan import Verl
-from ci.rehearsal.location import python_of
+from ci.rehearsal.location import REQUIREMENTS, python_of
 from ci.rehearsal.torch_index import cpu_torch_index
 from ci.verl.source import find_source
 
 Run = Callable[[Sequence[str], Mapping[str, str]], None]
 """Runs a command with variables on top of the caller's own, and raises when it fails."""
 
-REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 PYTHON_VERSIONS = ((3, 11), (3, 12), (3, 13))
 """numpy and pandas as pinned need 3.11, and verl's tensordict has no wheels above 3.13."""
 _MARKER = "complete.json"

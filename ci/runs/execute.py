@@ -122,10 +122,7 @@ def _carry_out(run: _Run, engine: Engine, prepare: Prepare) -> None:
             if run.cancellation.requested:
                 raise _cancelled(run)
             if run.plan.preflight_only is None:
-                with _opened(run, engine, prepared.devices) as workspace:
-                    run.image_digest = workspace.image_digest
-                    _commands(run, workspace)
-                run.notes += workspace.notes
+                _use(run, engine, prepared.devices)
     except SuiteError as error:
         run.diagnosis = Diagnosis(failure_class=error.failure_class, message=error.message, hint=error.hint)
     except OSError as error:
@@ -139,6 +136,17 @@ def _carry_out(run: _Run, engine: Engine, prepare: Prepare) -> None:
             message=f"the suite itself failed: {type(error).__name__}: {error}",
             hint=f"report it with {run.directory}/suite-error.txt",
         )
+
+
+def _use(run: _Run, engine: Engine, devices: tuple[int, ...]) -> None:
+    with contextlib.ExitStack() as stack:
+        workspace = stack.enter_context(_opened(run, engine, devices))
+        try:
+            run.image_digest = workspace.image_digest
+            _commands(run, workspace)
+        finally:
+            stack.close()  # what could not be ended is known only now
+            run.notes += workspace.notes
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 
 from ci.cache import cache_directory
 from ci.plan import Verl
-from ci.rehearsal.assets import PLUGINS
+from ci.rehearsal.location import PLUGINS
 from ci.rehearsal.environment import Environment, ensure_environment
 
 _DIGESTS = """
@@ -151,7 +151,6 @@ def test_two_makings_of_the_assets_give_the_same_bytes(environment: Environment,
     contents = []
     for name in ("first", "second"):
         folder = tmp_path / name
-        folder.mkdir()
         argv = (str(environment.python), "-m", "verl_rehearsal.assets", str(folder))
         subprocess.run(argv, check=True, env=_variables(environment), capture_output=True, timeout=120)
         contents.append(

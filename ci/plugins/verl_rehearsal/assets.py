@@ -5,6 +5,7 @@ All of it is the same, byte for byte, whenever it is made by the same versions o
 
 import random
 import sys
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,7 +29,23 @@ _LEADS = (
 
 
 def main(folder: Path) -> None:
-    """Write ``model/``, ``train.parquet`` and ``test.parquet`` into the folder."""
+    """Make the folder with ``model/``, ``train.parquet`` and ``test.parquet``: it appears as a whole or not at all.
+
+    Where another process was faster, its folder stays.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True) as name:
+        made = Path(name, "made")
+        write(made)
+        try:
+            made.rename(folder)
+        except OSError:
+            if not (folder / "test.parquet").is_file():
+                raise
+
+
+def write(folder: Path) -> None:
+    """Write model, tokenizer and data into the folder."""
     tokenizer = _tokenizer()
     tokenizer.save_pretrained(folder / "model")
     _model(tokenizer).save_pretrained(folder / "model")
