@@ -1,0 +1,1 @@
+"""Which capability of verl is covered by which scenario, today and before."""
