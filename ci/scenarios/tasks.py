@@ -1,0 +1,36 @@
+"""Tasks on the catalogue of scenarios."""
+
+from __future__ import annotations
+
+from invoke.collection import Collection
+from invoke.context import Context
+from rich.console import Console
+from rich.table import Table
+
+from ci.invocation import suite_task
+from ci.scenarios.catalogue import SCHEMA, load, schema_text
+
+
+@suite_task
+def show(_: Context) -> None:
+    """Show every scenario: device, tier, cadence, time limit and summary."""
+    table = Table("session", "device", "tier", "cadence", "minutes", "summary")
+    for name, it in load().items():
+        table.add_row(f"e2e_{name}", it.accelerator, it.tier, it.cadence, f"{it.limits.time_minutes:g}", it.summary)
+    Console().print(table)
+
+
+@suite_task
+def schema(_: Context) -> None:
+    """Write the JSON schema of scenario files, which editors read."""
+    SCHEMA.write_text(schema_text(), encoding="utf-8")
+
+
+@suite_task
+def check(_: Context) -> None:
+    """Validate every scenario file, and fail with all problems at once."""
+    print(f"{len(load())} scenarios are valid")
+
+
+namespace = Collection("scenarios", schema, check)
+namespace.add_task(show, name="list")

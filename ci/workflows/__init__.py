@@ -1,0 +1,1 @@
+"""GitHub's workflows: written from the catalogue, chosen for a change, and audited."""
