@@ -32,26 +32,30 @@ def print_migration(catalogue: Catalogue, ledger: Ledger, console: Console, *, t
     """Print where each part of each retired job lives now, what is waived, and what no job ever covered."""
     found = answers(catalogue, ledger, today=today)
     for name, job in ledger.retired.jobs.items():
-        console.print(Text(f"\n{name}" + (f"  ({job.devices})" if job.devices else ""), style="bold"))
+        _line(console, Text(f"\n{name}" + (f"  ({job.devices})" if job.devices else ""), style="bold"))
         if job.note:
-            console.print(Text(f"  note: {job.note}"))
+            _line(console, Text(f"  note: {job.note}"))
         for answer in (answer for answer in found if answer.job == name):
-            console.print(Text(f"  {answer.state:8}", style=_COLOURS[answer.state]) + Text(str(answer), style="none"))
+            _line(console, Text(f"  {answer.state:8}", style=_COLOURS[answer.state]) + Text(str(answer), style="none"))
     _print_open(found, console)
-    console.print(Text("\nNever covered by any job", style="bold"))
+    _line(console, Text("\nNever covered by any job", style="bold"))
     for gap in gaps(catalogue, ledger):
-        console.print(Text(f"  {gap.name}: {', '.join(f'e2e_{name}' for name in gap.scenarios) or 'still by none'}"))
+        _line(console, Text(f"  {gap.name}: {', '.join(f'e2e_{name}' for name in gap.scenarios) or 'still by none'}"))
     count = Counter(answer.state for answer in found)
     totals = ", ".join(f"{count[state]} {state}" for state in _COLOURS)
-    console.print(Text(f"\n{len(ledger.retired.jobs)} retired jobs and scripts, {len(found)} parts: {totals}"))
+    _line(console, Text(f"\n{len(ledger.retired.jobs)} retired jobs and scripts, {len(found)} parts: {totals}"))
 
 
 def _print_open(found: tuple[Answer, ...], console: Console) -> None:
     waivers = {answer.waiver: answer for answer in found if answer.waiver}
-    console.print(Text("\nStill open, with the waiver that answers it", style="bold"))
+    _line(console, Text("\nStill open, with the waiver that answers it", style="bold"))
     for name, answer in waivers.items():
         parts = dict.fromkeys(f"{a.part[0]} on {a.part[1]}" for a in found if a.waiver == name)
-        console.print(Text(f"  {', '.join(parts)}", style=_COLOURS[answer.state]))
-        console.print(Text(f"    {answer.because} ({answer.owner}, until {answer.until})"))
+        _line(console, Text(f"  {', '.join(parts)}", style=_COLOURS[answer.state]))
+        _line(console, Text(f"    {answer.because} ({answer.owner}, until {answer.until})"))
         for line in dict.fromkeys(a.by_hand for a in found if a.waiver == name and a.by_hand):
-            console.print(Text(f"    by hand: {line}"))
+            _line(console, Text(f"    by hand: {line}"))
+
+
+def _line(console: Console, text: Text) -> None:
+    console.print(text, soft_wrap=True)  # a line to paste must stay one line

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from invoke.collection import Collection
 from invoke.context import Context
+from invoke.tasks import task
 from rich.console import Console
 
 from ci.coverage.base import covered_at
@@ -16,12 +17,13 @@ from ci.coverage.page import page
 from ci.coverage.reach import reach_problems
 from ci.coverage.report import print_coverage, print_migration
 from ci.errors import collected
-from ci.invocation import suite_task
 from ci.scenarios.catalogue import load as load_catalogue
+from ci.workflows.answering import answered
 from ci.workflows.answering import answered
 
 
-@suite_task
+@task
+@answered()
 def show(_: Context, html: str = "") -> None:
     """Show which scenario covers what; --html FILE writes the matrix as a page."""
     catalogue, ledger, today = load_catalogue(), load_ledger(), datetime.now(UTC).date()
@@ -31,7 +33,8 @@ def show(_: Context, html: str = "") -> None:
         print_coverage(catalogue, ledger, Console())
 
 
-@suite_task
+@task
+@answered()
 def check(_: Context, base: str = "") -> None:
     """Fail when coverage is lost since --base REF, a waiver has run out, or a retired job is left without an answer."""
     catalogue, ledger, today = load_catalogue(), load_ledger(), datetime.now(UTC).date()
@@ -42,7 +45,8 @@ def check(_: Context, base: str = "") -> None:
     print(f"the ledger holds: {len(catalogue)} scenarios, {len(ledger.retired.jobs)} retired jobs answered for")
 
 
-@suite_task
+@task
+@answered()
 def migration(_: Context) -> None:
     """Show where each part of the retired jobs lives now, and what is still open."""
     print_migration(load_catalogue(), load_ledger(), Console(), today=datetime.now(UTC).date())
