@@ -18,8 +18,6 @@ from ci.coverage.reach import reach_problems
 from ci.coverage.report import print_coverage, print_migration
 from ci.errors import collected
 from ci.scenarios.catalogue import load as load_catalogue
-from ci.workflows.answering import answered
-from ci.workflows.answering import answered
 
 
 @task
