@@ -7,7 +7,6 @@ from pathlib import Path
 
 from invoke.collection import Collection
 from invoke.context import Context
-from invoke.tasks import task
 from rich.console import Console
 
 from ci.coverage.base import covered_at
@@ -17,11 +16,11 @@ from ci.coverage.page import page
 from ci.coverage.reach import reach_problems
 from ci.coverage.report import print_coverage, print_migration
 from ci.errors import collected
+from ci.invocation import suite_task
 from ci.scenarios.catalogue import load as load_catalogue
 
 
-@task
-@answered()
+@suite_task
 def show(_: Context, html: str = "") -> None:
     """Show which scenario covers what; --html FILE writes the matrix as a page."""
     catalogue, ledger, today = load_catalogue(), load_ledger(), datetime.now(UTC).date()
@@ -31,8 +30,7 @@ def show(_: Context, html: str = "") -> None:
         print_coverage(catalogue, ledger, Console())
 
 
-@task
-@answered()
+@suite_task
 def check(_: Context, base: str = "") -> None:
     """Fail when coverage is lost since --base REF, a waiver has run out, or a retired job is left without an answer."""
     catalogue, ledger, today = load_catalogue(), load_ledger(), datetime.now(UTC).date()
@@ -43,8 +41,7 @@ def check(_: Context, base: str = "") -> None:
     print(f"the ledger holds: {len(catalogue)} scenarios, {len(ledger.retired.jobs)} retired jobs answered for")
 
 
-@task
-@answered()
+@suite_task
 def migration(_: Context) -> None:
     """Show where each part of the retired jobs lives now, and what is still open."""
     print_migration(load_catalogue(), load_ledger(), Console(), today=datetime.now(UTC).date())
