@@ -6,9 +6,10 @@ Values that are computed (a default, an override, a limit) are OmegaConf express
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 Accelerator = Literal["cuda", "npu"]
 Target = Literal["cuda", "npu", "cpu"]
@@ -161,6 +162,25 @@ class Limits(Declaration):
     """Ended, with the stacks of its processes, when neither log nor events move for this long."""
 
 
+class Quarantine(Declaration):
+    """Why a scenario runs and reports, but blocks nothing, for a time."""
+
+    reason: Annotated[str, StringConstraints(min_length=10)]
+    link: Annotated[str, StringConstraints(pattern=r"^https?://\S+$")]
+    """The issue that says when it can block again."""
+    owner: Annotated[str, StringConstraints(min_length=3)]
+    until: str
+    """Last day, as 2027-01-31: the catalogue is not valid after it. Text, since OmegaConf knows no dates."""
+
+    @field_validator("until", mode="before")
+    @classmethod
+    def _has_not_passed(cls, value: Any) -> str:
+        text = value.isoformat() if isinstance(value, date) else str(value)
+        if date.fromisoformat(text) < datetime.now(UTC).date():
+            raise ValueError(f"the quarantine ended on {text}: mend the scenario, or give a new reason and date")
+        return text
+
+
 class Rehearsal(Declaration):
     """What differs when the scenario is rehearsed on the CPU."""
 
@@ -210,6 +230,8 @@ class Scenario(Declaration):
     tier: Literal["gate", "extended"]
     """`gate` blocks a merge, `extended` informs."""
     cadence: Literal["pull_request", "nightly", "weekly", "label"]
+    quarantine: Quarantine | None = None
+    """It still runs and reports, but does not block, until the date."""
     triggers: tuple[str, ...] = Field(min_length=1)
     """Path filters of verl's repository, in GitHub's syntax, that start the scenario."""
     covers: tuple[Capability, ...] = Field(min_length=1)
