@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from invoke.collection import Collection
 from invoke.context import Context
 from rich.console import Console
 from rich.table import Table
 
+from ci.errors import collected
 from ci.invocation import suite_task
 from ci.scenarios.catalogue import SCHEMA, load, schema_text
+from ci.workflows.changes import tracked
+from ci.workflows.triggers import dead_triggers
 
 
 @suite_task
@@ -27,8 +32,11 @@ def schema(_: Context) -> None:
 
 
 @suite_task
-def check(_: Context) -> None:
-    """Validate every scenario file, and fail with all problems at once."""
+def check(_: Context, verl: str = "") -> None:
+    """Validate every scenario file; with --verl PATH fail for triggers that match no file of that checkout."""
+    problems = list(dead_triggers(load(), tracked(Path(verl)))) if verl else []
+    if problems:
+        raise collected(problems, what=f"triggers against {verl}")
     print(f"{len(load())} scenarios are valid")
 
 
