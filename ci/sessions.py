@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NoReturn
 
 from rich.console import Console
 
@@ -20,7 +19,7 @@ from ci.dry_run import plan_text
 from ci.engines.docker import DockerEngine
 from ci.engines.engine import Engine
 from ci.engines.host import HostEngine
-from ci.errors import SuiteError, error_for
+from ci.errors import ConfigError, SuiteError, error_for
 from ci.options import HelpRequested, parse
 from ci.plan import Plan, Verl
 from ci.planning import RELEASE, plan_for
@@ -85,7 +84,7 @@ def _preparation(plan: Plan) -> Prepare:
 
 @contextmanager
 def _leased(plan: Plan) -> Iterator[tuple[int, ...]]:
-    if not plan.devices or plan.preflight_only is not None:
+    if plan.target == "cpu" or plan.preflight_only is not None:
         yield ()
         return
     free = tuple(device.id for device in probe() if device.kind == plan.target and not device.busy_by)
@@ -118,9 +117,8 @@ def run_preflight(words: Sequence[str]) -> None:
         else:
             print_report(found.lines, Console())
             print(*problems, sep="\n", end="\n" if problems else "")
-        error = found.as_error()
-        if error is not None or problems:
-            sys.exit(error.exit_code if error is not None else 2)
+        if (refusal := found.as_error()) is not None or problems:
+            sys.exit(refusal.exit_code if refusal else ConfigError.exit_code)
 
 
 def run_overhead(words: Sequence[str]) -> None:
@@ -153,10 +151,6 @@ def _answered() -> Iterator[None]:
     except HelpRequested as asked:
         print(asked)
     except SuiteError as error:
-        _fail(error)
-
-
-def _fail(error: SuiteError) -> NoReturn:
-    sys.stdout.flush()
-    print(error, file=sys.stderr, flush=True)
-    sys.exit(error.exit_code)
+        sys.stdout.flush()
+        print(error, file=sys.stderr, flush=True)
+        sys.exit(error.exit_code)

@@ -1,0 +1,11 @@
+"""Look after images, scenarios and coverage: `inv --list` is the manual."""
+
+from __future__ import annotations
+
+from invoke.collection import Collection
+
+from ci.coverage import tasks as coverage
+from ci.images import tasks as images
+from ci.scenarios import tasks as scenarios
+
+namespace = Collection(images.namespace, scenarios.namespace, coverage.namespace)
