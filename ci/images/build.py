@@ -1,152 +1,144 @@
-"""Build an image: a staged context that holds only its inputs, a tag that stands for them, BuildKit."""
+"""Building an image: from the same inputs never twice."""
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import os
-import shutil
+import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import docker
+import docker.errors
+
 from ci.engines import daemon
 from ci.errors import ConfigError, ImageError
-from ci.images.lock import local_tag
-from ci.images.specification import Specification, load_specifications
+from ci.images.builder import Builder, find_builder
+from ci.images.context import content_hash, staged
+from ci.images.lock import LOCAL
+from ci.images.pip_settings import PipSettings, pip_settings
+from ci.images.specification import specification_called
 from ci.rehearsal.torch_index import cpu_torch_index
-from ci.scenarios.documents import nearest
+
+BASE_LABEL = "org.opencontainers.image.base.name"
+_REQUEST_S = 60
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+"""Build arguments that every Dockerfile has, and that are kept out of an image's history."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build:
-    """What a build is called with."""
+class Built:
+    """An image of this machine."""
 
-    name: str
-    tag: str
-    """Stands for the content: the same inputs give the same tag."""
-    arguments: Mapping[str, str]
-    inputs: tuple[Path, ...]
-
-
-def plan_build(name: str, *, root: Path, base: str | None) -> Build:
-    """Return what building an image takes; ``base`` replaces the base of its Dockerfile.
-
-    Raises:
-        ConfigError: no such image, or one that is not built from this repository.
-    """
-    specifications = load_specifications(root)
-    if name not in specifications:
-        raise ConfigError(f"no image is called `{name}`{nearest(name, tuple(specifications))}")
-    specification = specifications[name]
-    if specification.folder is None:
-        raise ConfigError(f"the image {name} is not built from this repository: it is {specification.upstream}")
-    inputs = _inputs(specification, root)
-    arguments = {"BASE": base} if base else {}
-    content_hash = _content_hash(inputs, arguments)
-    return Build(
-        name=name,
-        tag=f"verl-e2e/{name}:{content_hash}",
-        arguments=arguments | {"CONTENT_HASH": content_hash},
-        inputs=inputs,
-    )
+    reference: str
+    identifier: str
+    reused: bool
+    """True when nothing had changed and nothing was built."""
 
 
-def build(planned: Build, *, environment: Mapping[str, str]) -> bool:
-    """Build the image unless it is there; return whether it was built. Its newest build has the local tag too.
+def build(name: str, root: Path, *, base: str | None = None, dry_run: bool = False) -> Built | None:
+    """Build an image under the tag of its content, or return the one that is there; None after a dry run.
+
+    ``base`` stands in for the base of images.yaml; the image's label and identity say so.
 
     Raises:
-        ImageError: no engine answers, no client here knows BuildKit, or the build failed.
+        ConfigError: no image is called so, an input is missing, or its base has no digest.
+        ImageError: no engine, no builder, or the build failed.
     """
-    with daemon.explained(f"looking for {planned.tag}", image=planned.tag):
-        client = daemon.connect(timeout_s=30)
+    specification = specification_called(name, root)
+    if base is None and specification.base.digest is None:
+        raise ConfigError(
+            f"the image {name} cannot be built: no digest of its base {specification.base.tag} is known",
+            hint=f"`inv images.build {name} --base REFERENCE@DIGEST`, or put the digest into containers/images.yaml",
+        )
+    wanted = base or specification.base.reference
+    content = content_hash(name, specification, root)
+    reference = f"{LOCAL}/{name}:{content}"
+    environment = dict(os.environ)
+    arguments = {
+        **specification.arguments,
+        "BASE": wanted,
+        "NAME": name,
+        "CONTENT_HASH": content,
+        "SOURCE_COMMIT": _commit(root),
+    }
+    with contextlib.closing(daemon.connect(timeout_s=_REQUEST_S)) as client:
+        found = None if dry_run else _found(client, reference, wanted)
+        if found is not None:
+            return Built(reference=reference, identifier=found, reused=True)
+        builder = find_builder()
+        settings = pip_settings(environment)
+        if name == "cpu" and not settings.links and (index := cpu_torch_index(environment)):
+            arguments["TORCH_INDEX"] = index
+        with staged(name, specification, root, settings.links) as context, _secrets(settings) as secrets:
+            argv = _command(builder, reference, arguments, secrets, environment, context)
+            print(f"building {reference} with {builder}\n  {shlex.join(argv)}", flush=True)
+            if dry_run:
+                return None
+            _run(argv, builder, environment, name)
+        identifier = _found(client, reference, wanted)
+    if identifier is None:
+        raise ImageError(
+            f"{builder} built {reference}, and the engine does not have it: they do not share a store",
+            hint="let DOCKER_HOST name the engine that the builder uses, or choose a builder with `docker buildx use`",
+        )
+    return Built(reference=reference, identifier=identifier, reused=False)
+
+
+def _found(client: docker.DockerClient, reference: str, base: str) -> str | None:
+    """Return the id of the image if it is here and was built on that base."""
+    with daemon.explained(f"looking for the image {reference}", image=reference):
         try:
-            if client.images.list(name=planned.tag):
-                client.images.get(planned.tag).tag(local_tag(planned.name))
-                return False
-        finally:
-            client.close()
-    program = _buildkit_client(environment)
-    with _context(planned, environment) as (context, secrets):
-        index = cpu_torch_index(environment) or ""
-        arguments = {"TORCH_INDEX": index, **planned.arguments}
-        argv = [program, "build", "--progress=plain", f"--tag={planned.tag}", f"--tag={local_tag(planned.name)}"]
-        argv += [f"--build-arg={name}={value}" for name, value in arguments.items()]
-        argv += [f"--secret=id={identifier},src={path}" for identifier, path in secrets.items()]
-        done = subprocess.run((*argv, str(context)), env={**environment, "DOCKER_BUILDKIT": "1"}, check=False)
+            image = client.images.get(reference)
+        except docker.errors.ImageNotFound:
+            return None
+    return str(image.id) if image.labels.get(BASE_LABEL) == base else None
+
+
+@contextlib.contextmanager
+def _secrets(settings: PipSettings) -> Iterator[Mapping[str, str]]:
+    with tempfile.NamedTemporaryFile("w", prefix="pip-", suffix=".conf") as file:
+        file.write(settings.configuration)
+        file.flush()
+        sources = {"pip": file.name}
+        if settings.certificates is not None:
+            sources["certificates"] = str(settings.certificates)
+        yield sources
+
+
+def _command(
+    builder: Builder,
+    reference: str,
+    arguments: Mapping[str, str],
+    secrets: Mapping[str, str],
+    environment: Mapping[str, str],
+    context: Path,
+) -> tuple[str, ...]:
+    given = [f"--build-arg={key}={value}" for key, value in arguments.items()]
+    given += [f"--build-arg={key}" for key in _PROXIES if environment.get(key)]
+    given += [f"--secret=id={key},src={path}" for key, path in secrets.items()]
+    progress = ("--progress=plain",) if environment.get("CI") and "podman" not in builder.version else ()
+    return (builder.program, "build", *progress, f"--tag={reference}", *given, str(context))
+
+
+def _run(argv: Sequence[str], builder: Builder, environment: Mapping[str, str], name: str) -> None:
+    done = subprocess.run(argv, env={**environment, **builder.environment}, check=False)
     if done.returncode:
         raise ImageError(
-            f"building {planned.tag} failed: {program} ended with {done.returncode}", hint="see its log above"
+            f"the image {name} was not built: {builder} ended with {done.returncode}; its last lines above say why",
+            hint="where the base cannot be pulled: `--base REFERENCE`; where the disk is full: `docker system df`",
         )
-    return True
 
 
-def _inputs(specification: Specification, root: Path) -> tuple[Path, ...]:
-    folder = root / str(specification.folder)
-    own = sorted(path for path in folder.rglob("*") if path.is_file())
-    return (*own, *(root / path for path in specification.inputs))
-
-
-def _content_hash(inputs: tuple[Path, ...], arguments: Mapping[str, str]) -> str:
-    state = hashlib.sha256()
-    for path in inputs:
-        content = path.read_bytes()
-        state.update(f"{path.name} {len(content)}\n".encode() + content)
-    for name, value in sorted(arguments.items()):
-        state.update(f"{name}={value}\n".encode())
-    return state.hexdigest()[:12]
-
-
-@contextmanager
-def _context(planned: Build, environment: Mapping[str, str]) -> Iterator[tuple[Path, dict[str, Path]]]:
-    """Stage the build's inputs, this machine's wheels, and what pip needs to reach its index from inside."""
-    with tempfile.TemporaryDirectory(prefix="verl-e2e-build.") as name:
-        context, secrets = Path(name, "context"), Path(name)
-        (context / "wheels").mkdir(parents=True)
-        for path in planned.inputs:
-            shutil.copy(path, context / path.name)
-        for link in environment.get("PIP_FIND_LINKS", "").split():
-            for wheel in Path(link).glob("*.whl"):
-                _link(wheel, context / "wheels" / wheel.name)
-        found = {}
-        certificates = environment.get("PIP_CERT") or environment.get("SSL_CERT_FILE")
-        if certificates and Path(certificates).is_file():
-            found["certificates"] = Path(certificates)
-        options = {
-            option: value
-            for option in ("index-url", "extra-index-url", "trusted-host", "proxy")
-            if (value := environment.get(f"PIP_{option.replace('-', '_').upper()}"))
-        }
-        if options:
-            found["pip"] = secrets / "pip.conf"
-            lines = "".join(f"{option} = {value}\n" for option, value in options.items())
-            found["pip"].write_text(f"[global]\n{lines}", encoding="utf-8")
-        yield context, found
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system
-        shutil.copy(source, target)
-
-
-def _buildkit_client(environment: Mapping[str, str]) -> str:
-    """Return a docker client on PATH that can build with BuildKit: newer ones need the plug-in buildx for that."""
-    seen = []
-    for folder in environment.get("PATH", os.defpath).split(os.pathsep):
-        program = Path(folder, "docker")
-        if not os.access(program, os.X_OK):
-            continue
-        seen.append(str(program))
-        version = subprocess.run((program, "--version"), capture_output=True, text=True, check=False).stdout
-        major = version.partition("version ")[2].partition(".")[0]
-        buildx = subprocess.run((program, "buildx", "version"), capture_output=True, check=False)
-        if buildx.returncode == 0 or (major.isdigit() and int(major) < 23):  # noqa: PLR2004  # 23 moved it to buildx
-            return str(program)
-    what = f"{' and '.join(seen)} lack buildx" if seen else "there is no docker client on PATH"
-    raise ImageError(
-        f"no docker client here can build with BuildKit: {what}", hint="install docker-buildx, or docker.io"
+def _commit(root: Path) -> str:
+    """Return the suite's commit, with ``-dirty`` where files differ from it."""
+    done = subprocess.run(
+        ("git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"),
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    return done.stdout.strip() or "unknown"

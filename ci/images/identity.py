@@ -1,10 +1,11 @@
-"""Whether this machine was started from one of the images: each carries a file that says which."""
+"""The file in every image of the suite that says which image it is."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ci.errors import ImageError
 
@@ -12,27 +13,44 @@ IDENTITY = Path("/etc/verl-e2e/image.json")
 
 
 class Identity(BaseModel):
-    """What an image says of itself."""
+    """What an image says of itself; `write_identity.py` writes it at the end of a build."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     content_hash: str
+    source_commit: str
+    """The suite's commit; ``-dirty`` follows where its files had been changed."""
+    base: str
+    versions: Mapping[str, str]
+    """Every Python package of the image."""
 
 
 def inside_image(path: Path = IDENTITY) -> Identity | None:
-    """Return the identity of the image this machine was started from; None anywhere else.
+    """Return the identity of the image that this machine was started from, or None elsewhere.
 
     Raises:
-        ImageError: the file is there, and is not what the suite's builds write.
+        ImageError: there is an identity, and it cannot be understood.
     """
     try:
-        text = path.read_bytes()
-    except OSError:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise ImageError(f"the image's identity {path} cannot be read: {error.strerror}") from error
+    return parsed(text, where=str(path))
+
+
+def parsed(text: str, *, where: str) -> Identity:
+    """Return the identity that a text holds.
+
+    Raises:
+        ImageError: it holds none.
+    """
     try:
         return Identity.model_validate_json(text)
-    except ValueError as error:
+    except ValidationError as error:
         raise ImageError(
-            f"{path} does not say which image this is: {error}", hint="rebuild the image: inv images.build"
+            f"{where} is no identity of an image: {error.errors()[0]['msg']}",
+            hint="`inv images.build` makes one that is",
         ) from error

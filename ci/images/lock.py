@@ -1,22 +1,96 @@
-"""Which image a plan names: by digest once it is pinned, openly unpinned before."""
+"""`containers/images.lock`: which manifest each image's name stands for. Commands write it, nobody edits it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 
-from ci.images.specification import load_specifications
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ci.cache import write_whole
+from ci.errors import ConfigError
+from ci.images.context import content_hash
+from ci.images.specification import Digest, Specification, specifications
 from ci.plan import Image
 
+LOCK = Path("containers", "images.lock")
+LOCAL = "verl-e2e"
+"""Where images lie that were built here and never pushed: ``verl-e2e/NAME:HASH``."""
+_HEAD = "# Written by `inv images.pin NAME`; not to be edited. What was not verified says so, and why.\n"
 
-def local_tag(name: str) -> str:
-    """Return the tag that the newest build on this machine has."""
-    return f"verl-e2e/{name}:local"
+
+class Entry(BaseModel):
+    """What is known of one image."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    repository: str | None = None
+    """Registry and path; None: it is not in a registry."""
+    digest: Digest | None = None
+    tag: str | None = None
+    """The immutable tag that keeps the registry from dropping the digest."""
+    content_hash: str | None = None
+    base: str | None = None
+    """What it was built on, by digest."""
+    platforms: tuple[str, ...] = ()
+    pinned_at: datetime | None = None
+    verified: bool = False
+    reason: str | None = None
+    """Why it is not verified."""
+    versions: Mapping[str, str] = {}
+    """The packages found inside."""
+
+    def image(self, name: str) -> Image | None:
+        """Return what a plan names; None where nothing is pinned."""
+        if self.repository is None or self.digest is None:
+            return None
+        return Image(
+            name=name, reference=f"{self.repository}@{self.digest}", digest=self.digest, verified=self.verified
+        )
+
+
+def read(root: Path) -> Mapping[str, Entry]:
+    """Return the entries by the images' names; none where there is no lock.
+
+    Raises:
+        ConfigError: the file is not one that `inv images.pin` wrote.
+    """
+    try:
+        document = yaml.safe_load((root / LOCK).read_text(encoding="utf-8")) or {}
+        return {name: Entry.model_validate(entry) for name, entry in document.items()}
+    except FileNotFoundError:
+        return {}
+    except (yaml.YAMLError, ValidationError, AttributeError) as error:
+        raise ConfigError(
+            f"{LOCK} cannot be read: {error}", hint="restore it from git, then `inv images.pin`"
+        ) from error
+
+
+def write(root: Path, name: str, entry: Entry) -> None:
+    """Put one entry into the lock."""
+    entries = {**read(root), name: entry}
+    document = {key: entries[key].model_dump(mode="json", exclude_defaults=True) for key in sorted(entries)}
+    for key, value in document.items():
+        value["verified"] = entries[key].verified  # never to be guessed from its absence
+    write_whole(root / LOCK, _HEAD + yaml.safe_dump(document, sort_keys=False, width=120))
+
+
+def local_reference(name: str, specification: Specification, root: Path) -> str:
+    """Return the tag of an image as it is built here: its content decides it."""
+    return f"{LOCAL}/{name}:{content_hash(name, specification, root)}"
 
 
 def locked_images(root: Path) -> Mapping[str, Image]:
-    """Return the image that stands for each name; the record of a run has the digest of what really started."""
+    """Return the image that each name stands for: the pinned one, else what `inv images.build` makes here.
+
+    Raises:
+        ConfigError: images.yaml or the lock cannot be read, or an input of an image is missing.
+    """
+    entries = read(root)
     return {
-        name: Image(name=name, reference=specification.upstream or local_tag(name), digest=None, verified=False)
-        for name, specification in load_specifications(root).items()
+        name: entries.get(name, Entry()).image(name)
+        or Image(name=name, reference=local_reference(name, specification, root), digest=None, verified=False)
+        for name, specification in specifications(root).items()
     }

@@ -1,52 +1,95 @@
-"""What `containers/images.yaml` says of each image: what it is made from, and what it offers to scenarios."""
+"""What `containers/images.yaml` says of each image: what it is built from, and what must be true inside."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Literal
 
-import pydantic
 import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ci.errors import collected
+from ci.errors import ConfigError, collected
 
-SPECIFICATIONS = "containers/images.yaml"
+Platform = Literal["linux/amd64", "linux/arm64"]
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+SPECIFICATIONS = Path("containers", "images.yaml")
 
 
-class Specification(BaseModel):
-    """One image."""
-
+class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+
+class Base(_Part):
+    """The image that an image starts from."""
+
+    tag: str
+    digest: Digest | None
+    """None where none is known: then the image can only be built with ``--base``."""
+    resolved: bool
+    """False until a registry was seen to have the digest."""
+
+    @property
+    def reference(self) -> str:
+        """Return tag and digest in one: the digest decides, the tag tells the reader."""
+        return self.tag if self.digest is None else f"{self.tag}@{self.digest}"
+
+
+class Holdings(_Part):
+    """What `images.verify` proves inside the image."""
+
+    imports: tuple[str, ...] = ()
+    """Modules that the image's ``python3`` can import."""
+    worker_imports: tuple[str, ...] = ()
+    """Modules that a Ray worker, and not only the driver, can import."""
+    versions: Mapping[str, str] = {}
+    """Packages that must fit together, each at its one version; a local part (``+cpu``) does not count."""
+
+
+class Specification(_Part):
+    """One image."""
+
     summary: str
-    folder: str | None = None
-    """Folder of the Dockerfile, for an image that is built from this repository."""
-    inputs: tuple[str, ...] = ()
-    """Files from elsewhere in the repository that the build needs beside the folder's own."""
-    upstream: str | None = None
-    """Reference of an image that others build."""
-    provides: tuple[str, ...]
-    """Capabilities that a scenario may need."""
-
-    @model_validator(mode="after")
-    def _comes_from_somewhere(self) -> Self:
-        if (self.folder is None) == (self.upstream is None):
-            raise ValueError("an image has either a folder to be built from or an upstream reference")
-        return self
+    platforms: tuple[Platform, ...] = Field(min_length=1)
+    base: Base
+    arguments: Mapping[str, str] = {}
+    """Build arguments beside BASE."""
+    inputs: tuple[Path, ...] = ()
+    """Files of the repository that the Dockerfile finds beside itself, besides those of its own folder."""
+    capabilities: tuple[str, ...]
+    """What a scenario's ``needs`` can ask for."""
+    holds: Holdings = Holdings()
+    unverified_because: str | None = None
+    """Why nobody could verify the image yet; it is shown wherever the image is."""
 
 
-def load_specifications(root: Path) -> dict[str, Specification]:
-    """Return every image by name.
+class _Document(_Part):
+    images: Mapping[str, Specification]
+
+
+def specifications(root: Path) -> Mapping[str, Specification]:
+    """Return what the repository at ``root`` says of its images, by name.
 
     Raises:
-        ConfigError: with one line for each problem of the file.
+        ConfigError: with every fault of the file.
     """
+    path = root / SPECIFICATIONS
     try:
-        document = yaml.safe_load((root / SPECIFICATIONS).read_bytes())
-        return TypeAdapter(dict[str, Specification]).validate_python(document)
-    except yaml.YAMLError as error:
-        raise collected([str(error)], what=f"{SPECIFICATIONS} is not valid") from error
-    except pydantic.ValidationError as error:
-        problems = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()]
-        raise collected(problems, what=f"{SPECIFICATIONS} is not valid") from error
+        return _Document.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))).images
+    except ValidationError as error:
+        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
+        raise collected(faults, what=str(SPECIFICATIONS)) from error
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{SPECIFICATIONS} cannot be read: {error}") from error
+
+
+def specification_called(name: str, root: Path) -> Specification:
+    """Return the specification of one image.
+
+    Raises:
+        ConfigError: no image is called so.
+    """
+    known = specifications(root)
+    if name not in known:
+        raise ConfigError(f"no image is called `{name}`; known: {', '.join(known)}")
+    return known[name]
