@@ -1,0 +1,39 @@
+"""Tasks on GitHub's workflows."""
+
+from __future__ import annotations
+
+from invoke.collection import Collection
+from invoke.context import Context
+
+from ci.invocation import suite_task
+from ci.workflows import generate as generation
+from ci.workflows.leftovers import reap as reap_leftovers
+from ci.workflows.summary import summarise
+
+
+@suite_task
+def generate(_: Context) -> None:
+    """Write the workflows from the catalogue, the settings and the lock."""
+    print("\n".join(generation.write()) or "the workflows are up to date")
+
+
+@suite_task
+def check(_: Context) -> None:
+    """Fail when the workflows differ from what the catalogue, the settings and the lock say."""
+    generation.check()
+    print("the workflows follow from the catalogue")
+
+
+@suite_task
+def summary(_: Context) -> None:
+    """Put the newest run into GitHub's step summary."""
+    print(summarise(generation.ROOT / "runs") or "no run was recorded")
+
+
+@suite_task
+def reap(_: Context) -> None:
+    """End what runs of dead owners left behind on this machine."""
+    print("\n".join(reap_leftovers()) or "nothing was left behind")
+
+
+namespace = Collection("workflows", generate, check, summary, reap)
