@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from invoke.collection import Collection
 from invoke.context import Context
 
 from ci.invocation import suite_task
 from ci.workflows import generate as generation
+from ci.workflows.audit.output import report
 from ci.workflows.leftovers import reap as reap_leftovers
 from ci.workflows.summary import summarise
 
@@ -25,6 +28,12 @@ def check(_: Context) -> None:
 
 
 @suite_task
+def audit(_: Context, path: str, form: str = "table", output: str = "", fail_on: str = "") -> None:
+    """Find what is wrong with the workflows of any repository; as --form table, json or sarif, into --output FILE."""
+    report(Path(path), form=form, output=output, fail_on=fail_on)
+
+
+@suite_task
 def summary(_: Context) -> None:
     """Put the newest run into GitHub's step summary."""
     print(summarise(generation.ROOT / "runs") or "no run was recorded")
@@ -36,4 +45,4 @@ def reap(_: Context) -> None:
     print("\n".join(reap_leftovers()) or "nothing was left behind")
 
 
-namespace = Collection("workflows", generate, check, summary, reap)
+namespace = Collection("workflows", generate, check, audit, summary, reap)
