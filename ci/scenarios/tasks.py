@@ -11,8 +11,10 @@ from rich.table import Table
 
 from ci.errors import collected
 from ci.invocation import suite_task
+from ci.scenarios.budget.budget import budget_problems, costs, load_budget, print_costs
 from ci.scenarios.catalogue import SCHEMA, load, schema_text
 from ci.workflows.changes import tracked
+from ci.workflows.settings import load_settings
 from ci.workflows.triggers import dead_triggers
 
 
@@ -40,5 +42,16 @@ def check(_: Context, verl: str = "") -> None:
     print(f"{len(load())} scenarios are valid")
 
 
-namespace = Collection("scenarios", schema, check)
+@suite_task
+def budget(_: Context) -> None:
+    """Show the device-hours of a week, and fail when they are more than the budget gives."""
+    allowed = load_budget()
+    machines = {accelerator: machine.devices for accelerator, machine in load_settings().machines.items()}
+    found = costs(load(), allowed, machines)
+    print_costs(found, allowed, Console())
+    if problems := budget_problems(found, allowed):
+        raise collected(problems, what="the scenarios take more than they are given")
+
+
+namespace = Collection("scenarios", schema, check, budget)
 namespace.add_task(show, name="list")

@@ -1,0 +1,1 @@
+"""What the scenarios cost, and what they may."""
