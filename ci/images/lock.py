@@ -82,6 +82,11 @@ def local_reference(name: str, specification: Specification, root: Path) -> str:
     return f"{LOCAL}/{name}:{content_hash(name, specification, root)}"
 
 
+def content_of(reference: str) -> str:
+    """Return the content hash that a local reference ends with."""
+    return reference.rpartition(":")[2]
+
+
 def locked_images(root: Path) -> Mapping[str, Image]:
     """Return the image that each name stands for: the pinned one, else what `inv images.build` makes here.
 

@@ -42,6 +42,8 @@ class Holdings(_Part):
     """Modules that the image's ``python3`` can import."""
     worker_imports: tuple[str, ...] = ()
     """Modules that a Ray worker, and not only the driver, can import."""
+    programs: tuple[str, ...] = ()
+    """Commands that are on PATH, such as a compiler."""
     versions: Mapping[str, str] = {}
     """Packages that must fit together, each at its one version; a local part (``+cpu``) does not count."""
 

@@ -1,0 +1,148 @@
+"""Proving, from inside, that an image holds what images.yaml demands; and the memory of which images did."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import docker
+import docker.errors
+from docker.models.images import Image as LocalImage
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ci.cache import cache_directory, write_whole
+from ci.engines import daemon
+from ci.errors import ImageError
+from ci.images import lock
+from ci.images.identity import parsed
+from ci.images.probe import MARK
+from ci.images.specification import Holdings, specification_called
+
+_PROBE = Path(__file__).with_name("probe.py")
+_IDENTITY = ("python3", "-c", "print(open('/etc/verl-e2e/image.json').read())")
+_TIME_LIMIT_S = 600
+_SHARED_MEMORY = 1 << 30
+_TAIL_LINES = 20
+
+
+class Verification(BaseModel):
+    """What was proved of one image, which its id names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    identifier: str
+    content_hash: str
+    base: str
+    """What it was really built on."""
+    platform: str
+    verified_at: datetime
+    versions: Mapping[str, str]
+
+
+def verify(name: str, root: Path) -> Verification:
+    """Start the image that was built here, look inside, and remember that it passed.
+
+    Raises:
+        ImageError: it is not here, or does not hold what it should: one line for each problem.
+    """
+    specification = specification_called(name, root)
+    reference = lock.local_reference(name, specification, root)
+    with contextlib.closing(daemon.connect(timeout_s=_TIME_LIMIT_S)) as client:
+        image = local_image(client, name, reference)
+        verification = examine(client, image, specification.holds, reference=reference)
+    wanted = lock.content_of(reference)
+    if verification.content_hash != wanted:
+        raise ImageError(
+            f"the image {reference} says it was built from {verification.content_hash}",
+            hint=f"`docker image rm {reference}`, then `inv images.build {name}`",
+        )
+    write_whole(_record(verification.identifier), verification.model_dump_json(indent=1))
+    return verification
+
+
+def examine(client: docker.DockerClient, image: LocalImage, holds: Holdings, *, reference: str) -> Verification:
+    """Return what an image proved of itself.
+
+    Raises:
+        ImageError: with every problem found.
+    """
+    problems: list[str] = []
+    if str(image.attrs["Config"].get("User") or "0").split(":")[0] in {"0", "root"}:
+        problems.append("user: the image starts as root")
+    demands = json.dumps(holds.model_dump(mode="json"))
+    output = _run(client, image, ("python3", "-c", _PROBE.read_text(encoding="utf-8"), demands), reference)
+    lines = [line for line in output.splitlines() if line.startswith(MARK)]
+    if not lines:
+        tail = "\n".join(output.splitlines()[-_TAIL_LINES:])
+        raise ImageError(f"the image {reference} could not be looked into:\n{tail}", hint="it needs a python3 on PATH")
+    found = json.loads(lines[-1].removeprefix(MARK))
+    problems += [problem for problem in found["problems"] if problem not in problems]
+    if problems:
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise ImageError(
+            "\n".join(
+                (f"the image {reference} is not what images.yaml demands: {count}", *map("  - {}".format, problems))
+            ),
+            hint="mend its Dockerfile or containers/images.yaml, and build it again",
+        )
+    identity = parsed(_run(client, image, _IDENTITY, reference), where=f"the identity of {reference}")
+    return Verification(
+        identifier=str(image.id),
+        content_hash=identity.content_hash,
+        base=identity.base,
+        platform=f"{image.attrs['Os']}/{image.attrs['Architecture']}",
+        verified_at=datetime.now(UTC),
+        versions=found["versions"],
+    )
+
+
+def verification_of(identifier: str) -> Verification | None:
+    """Return what was proved of the image with this id, or None where nothing was, or not on this machine."""
+    try:
+        return Verification.model_validate_json(_record(identifier).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def local_image(client: docker.DockerClient, name: str, reference: str) -> LocalImage:
+    """Return an image of the engine.
+
+    Raises:
+        ImageError: it is not there.
+    """
+    with daemon.explained(f"looking for the image {reference}", image=reference):
+        try:
+            return client.images.get(reference)
+        except docker.errors.ImageNotFound as error:
+            raise ImageError(
+                f"the image {reference} is not on this machine", hint=f"`inv images.build {name}`"
+            ) from error
+
+
+def _record(identifier: str) -> Path:
+    return cache_directory("verified") / f"{identifier.replace(':', '-')}.json"
+
+
+def _run(client: docker.DockerClient, image: LocalImage, argv: tuple[str, ...], reference: str) -> str:
+    """Return what a command prints in a container without a network, which is removed whatever happens."""
+    with daemon.explained(f"looking into the image {reference}", image=reference):
+        container = client.containers.create(
+            str(image.id),
+            entrypoint=list(argv[:1]),
+            command=list(argv[1:]),
+            environment={"HOME": "/tmp"},  # noqa: S108  # inside the container
+            network_mode="none",
+            shm_size=_SHARED_MEMORY,
+            init=True,
+            labels={"verl-e2e": "verify"},
+        )
+        try:
+            container.start()
+            container.wait(timeout=_TIME_LIMIT_S)
+            # Warnings of libraries go to stderr; they are wanted where there is no answer.
+            return container.logs(stdout=True, stderr=True).decode("utf-8", "replace")
+        finally:
+            container.remove(force=True)
