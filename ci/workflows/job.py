@@ -36,7 +36,7 @@ def _steps(
     links = machine.links if isinstance(machine, FixedRunner) else {}
     return [
         checkout("Check out the suite", settings.suite, pins),
-        checkout("Check out verl", settings.verl, pins, path="verl"),
+        *([] if settings.in_verl else [checkout("Check out verl", settings.verl, pins, path="verl")]),
         *([link_folders(links)] if links else []),
         install_nox(settings.nox, machine.installer),
         {"name": f"Run e2e_{name}", "run": f"exec nox -s e2e_{name} -- --target {scenario.accelerator}"},

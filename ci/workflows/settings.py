@@ -96,10 +96,15 @@ class Settings(Declaration):
     environment: dict[Accelerator | Literal["all"], dict[str, str]]
 
     @pydantic.model_validator(mode="after")
-    def _finds_both_repositories(self) -> Self:
-        if (self.suite.repository is None) == (self.verl.repository is None):
-            raise ValueError("the workflows lie in one repository: name the other one of suite and verl")
+    def _lies_in_a_repository(self) -> Self:
+        if self.suite.repository is not None and self.verl.repository is not None:
+            raise ValueError("the workflows lie in the repository of the suite or of verl: name the other one alone")
         return self
+
+    @property
+    def in_verl(self) -> bool:
+        """Tell whether the suite's files lie in verl's own repository, beside verl's."""
+        return self.suite.repository is None and self.verl.repository is None
 
 
 def load_settings(path: Path = DIRECTORY / "settings.yaml") -> Settings:

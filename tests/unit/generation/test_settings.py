@@ -53,8 +53,8 @@ def test_an_image_without_a_digest_is_stood_in_for_and_says_so(settings: Setting
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("suite: {}", "suite: {repository: a/b}", "name the other one of suite and verl"),
-        ("verl: {repository: verl-project/verl, ref: main}", "verl: {}", "name the other one of suite and verl"),
+        ("suite: {}", "suite: {repository: a/b}", "name the other one alone"),
+        ("suite: {}", "suite: {repository: a}", "suite.repository: String should match"),
         ("margin_minutes: 5", "margin_minutes: 0", "margin_minutes: Input should be greater than or equal to 1"),
         ("kind: elastic", "kind: rented", "machines.cuda: Input tag 'rented'"),
         ("retention_days: 14", "retention_days: 14\nretention_days: 7", "`retention_days` is given twice"),
@@ -89,6 +89,14 @@ def test_in_verls_repository_the_suite_is_what_is_named(settings: Settings) -> N
     assert second["with"] == {"persist-credentials": False, "path": "verl"}
     assert "containers/images.lock" not in workflow["on"]["push"]["paths"]
     assert ".github/workflows/e2e_opd.yml" in workflow["on"]["push"]["paths"]
+
+
+def test_among_verls_files_one_checkout_has_both(settings: Settings) -> None:
+    workflows = workflows_of(generated(load(), changed(settings, verl={}), load_pins(), IMAGES))
+    workflow = workflows["e2e_opd"]
+    checkouts = [s["with"] for s in workflow["jobs"]["e2e_opd"]["steps"] if "checkout" in s.get("uses", "")]
+    assert checkouts == [{"persist-credentials": False}]
+    assert {"uv.lock", "containers/images.lock"} <= set(workflow["on"]["push"]["paths"])
 
 
 def test_by_label_a_pull_request_asks_for_it(settings: Settings) -> None:
