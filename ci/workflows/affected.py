@@ -46,7 +46,7 @@ def _choice(name: str, path_filter: PathFilter, files: Files) -> Choice:
         first = next(files.named(included))
         more = included.bit_count() - 1
         because = f"{first}, by `{_text(path_filter.decide(first).by)}`" + (f", and {more} more" if more else "")
-    elif refused := next((p for p in files.paths if path_filter.decide(p).by is not None), None):
+    elif refused := next(files.named(files.matched(path_filter)), None):
         because = f"{refused} is taken out by `{_text(path_filter.decide(refused).by)}`"
     else:
         because = f"none of its patterns matches any of {len(files.paths)} files"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
+import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -258,6 +259,10 @@ class Files:
             matched = self.matching(candidate)
             chosen = chosen & ~matched if candidate.negative else chosen | matched
         return chosen
+
+    def matched(self, by: PathFilter) -> int:
+        """Return the files that any pattern of a filter speaks of, whether it includes them or takes them out."""
+        return functools.reduce(operator.or_, map(self.matching, by.patterns), 0)
 
     def named(self, chosen: int) -> Iterator[str]:
         """Yield the files of a set, in order."""

@@ -53,6 +53,11 @@ RULES: dict[str, Rule] = {
         summary="A job is written out several times, and every change has to be made in all of them",
         remedy="make it one reusable workflow (`on: workflow_call`)",
     ),
+    "job-nearly-repeated": Rule(
+        level="note",
+        summary="A job differs from another one in a few lines, and the rest has to be kept the same by hand",
+        remedy="make what differs an input of one reusable workflow, or a line of a matrix",
+    ),
     "job-name-twice": Rule(
         level="warning",
         summary="A job name is used twice, so a required check cannot tell which one it means",

@@ -17,6 +17,7 @@ _PATH = re.compile(r"(?:\./)?([\w.-]+(?:/[\w.-]+)+)")
 _IN_DOCUMENT = re.compile(r"(?<![\w./:@~$}>-])((?:[\w.-]+/)+[\w.-]+\.(?:sh|py|ya?ml))(?![\w/.*{<-]*[*{<$])")
 _WORKFLOW_NAME = re.compile(r"(?<![\w./*-])([\w-]+\.ya?ml)(?![\w*])")
 _PLACEHOLDER = re.compile(r"(?:^|[/_-])(?:your|my|xxx+|foo|template)(?:[/_.-]|$)", re.IGNORECASE)
+_STANDS_FOR_A_NAME = re.compile(r"(?:^|/)[A-Z_]{3,}\.")
 _OWNERS = ("CODEOWNERS", ".github/CODEOWNERS", "docs/CODEOWNERS")
 
 
@@ -73,6 +74,8 @@ def _lacks(repository: Repository, path: str, *, beside: str) -> bool:
     path = path.removeprefix("./")
     first, _, rest = path.partition("/")
     if first not in repository.folders or ".." in path.split("/") or _PLACEHOLDER.search(path):
+        return False
+    if _STANDS_FOR_A_NAME.search(path):
         return False
     # `verl/scripts/...` can start at the folder that the repository was cloned into
     return not any(_exists(repository, form) for form in (path, f"{beside}/{path}", rest))

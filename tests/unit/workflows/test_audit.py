@@ -67,6 +67,9 @@ jobs:
   second: {runs-on: ubuntu-latest, timeout-minutes: 5, needs: first, steps: [{run: make}, {run: make %s}]}
 """
 
+NOT_REFERENCES = "https://x.org/src/gone.py src/your_script.py src/*.py src/NAME.py other/gone.py src/<name>.py"
+LONG = tuple(f"run: make part{i}" for i in range(10))
+
 CASES: dict[str, tuple[tuple[Files, Files], ...]] = {
     "workflow-unreadable": (
         (file("on: [push\n"), file(workflow())),
@@ -126,6 +129,13 @@ CASES: dict[str, tuple[tuple[Files, Files], ...]] = {
     "job-in-one-line": (
         (file(workflow("run: nox -s tests")), file(workflow("run: make", "run: make install"))),
         (file(workflow("run: A=1 nox -s tests")), file(workflow("run: make && make install"))),
+        (file(workflow("run: make", "run: exec nox -s tests")), file(workflow("run: exec a", "run: exec b"))),
+    ),
+    "job-nearly-repeated": (
+        (
+            {**file(workflow(*LONG, "run: last"), "a"), **file(workflow(*LONG, "run: other"), "b")},
+            {**file(workflow(*LONG, "run: last"), "a"), **file(workflow(*LONG[:5], "run: a", "run: b", "run: c"), "b")},
+        ),
     ),
     "job-repeated": ((file(TWO_JOBS % "install"), file(TWO_JOBS % "clean")),),
     "job-name-twice": (
@@ -199,7 +209,7 @@ CASES: dict[str, tuple[tuple[Files, Files], ...]] = {
         ),
         (
             {**file(workflow()), "docs/a.md": "run `src/gone.py`", "src/a": ""},
-            {**file(workflow()), "docs/a.md": "https://x.org/src/gone.py src/your_script.py src/*.py", "src/a": ""},
+            {**file(workflow()), "docs/a.md": NOT_REFERENCES, "src/a": ""},
         ),
         (
             {**file(workflow()), "CODEOWNERS": "# owners\n/src/gone/ @team\n", "src/a": ""},
