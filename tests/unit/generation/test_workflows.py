@@ -12,9 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
+from invoke.collection import Collection
 
+from ci.coverage import tasks as coverage
+from ci.images import tasks as images
 from ci.images.lock import locked_images
+from ci.scenarios import tasks as scenarios
 from ci.scenarios.catalogue import load
+from ci.workflows import tasks as generation
 from ci.workflows.generate import ROOT, current, differences, generated, stale
 from ci.workflows.paths import PathFilter
 from ci.workflows.settings import Settings, load_pins
@@ -230,6 +235,14 @@ def test_the_suites_own_tests_run_on_every_change(workflows: dict[str, Any]) -> 
     runs = [step.get("run", "") for job in suite["jobs"].values() for step in job["steps"]]
     for task in ("workflows.check", "scenarios.check", "scenarios.budget", "coverage.check --base", ".ci/run"):
         assert any(task in run for run in runs), task
+
+
+def test_the_tasks_that_are_called_exist(workflows: dict[str, Any]) -> None:
+    runs = "\n".join(step.get("run", "") for _, _, job in jobs_in(workflows) for step in job.get("steps", []))
+    called = set(re.findall(r"bin/inv (\S+[a-z])", runs))
+    assert len(called) == 7
+    tasks = Collection(coverage.namespace, images.namespace, scenarios.namespace, generation.namespace)
+    assert called <= set(tasks.task_names)
 
 
 def test_what_is_generated_no_more_is_taken_away(tmp_path: Path, texts: dict[str, str]) -> None:
