@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ci.errors import ConfigError
 from ci.scenarios.catalogue import load
 from ci.workflows.changes import changed_since, listed
-from ci.workflows.paths import Files, PathFilter, Pattern
+from ci.workflows.files import Files
+from ci.workflows.paths import PathFilter, Pattern
 from ci.workflows.triggers import patterns_of
 
 ROOT = Path(__file__).parents[2]
@@ -114,7 +115,7 @@ def _repository() -> Path:
 
 
 def _explain(choices: Iterable[Choice]) -> None:
-    table = Table("session", "touched", "because")
+    table = Table("session", "touched", Column("because", overflow="fold"))
     for choice in choices:
         table.add_row(f"e2e_{choice.scenario}", "yes" if choice.touched else "no", Text(choice.because))
     Console(stderr=True).print(table)  # standard output is for the names alone

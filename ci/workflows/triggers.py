@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from ci.scenarios.catalogue import Catalogue
 from ci.scenarios.documents import DIRECTORY, Reader
 from ci.scenarios.model import Scenario
-from ci.workflows.paths import Files, PathFilter
+from ci.workflows.files import Files
+from ci.workflows.paths import PathFilter
 
 SUITE = ("ci/*.py", "ci/**/*.py", "noxfile.py", "containers/images.lock")
 """What decides every run: the suite's code, and what the images are pinned to."""

@@ -10,7 +10,8 @@ from ci.workflows.audit.document import Text
 from ci.workflows.audit.finding import Finding
 from ci.workflows.audit.repository import DIRECTORY, Repository
 from ci.workflows.audit.shell import commands
-from ci.workflows.paths import Files, pattern
+from ci.workflows.files import Files
+from ci.workflows.paths import pattern
 
 _ENDINGS = (".sh", ".py", ".yml", ".yaml", ".toml", ".txt")
 _PATH = re.compile(r"(?:\./)?([\w.-]+(?:/[\w.-]+)+)")

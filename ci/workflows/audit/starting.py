@@ -9,7 +9,8 @@ from pathlib import PurePosixPath
 from ci.workflows.audit.document import Items, Section, Workflow
 from ci.workflows.audit.finding import Finding
 from ci.workflows.audit.repository import Repository
-from ci.workflows.paths import Files, PatternError, pattern, starts
+from ci.workflows.files import Files
+from ci.workflows.paths import PatternError, pattern, starts
 
 # lock file → the commands that install from it
 _LOCKS = {

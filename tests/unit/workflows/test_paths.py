@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci.workflows.affected import choose
-from ci.workflows.paths import Files, PathFilter, PatternError, pattern, starts
+from ci.workflows.files import Files
+from ci.workflows.paths import PathFilter, PatternError, pattern, starts
 
 DOCUMENTATION = (
     # https://docs.github.com/actions/reference/workflows-and-actions/workflow-syntax#patterns-to-match-file-paths
