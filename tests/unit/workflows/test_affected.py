@@ -115,6 +115,7 @@ def test_the_suites_own_files_count(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     everything = [f"e2e_{name}" for name in load()]
     assert _said(monkeypatch, capsys, "containers/images.lock") == everything
     assert _said(monkeypatch, capsys, "ci/runs/verdict.py") == everything
+    assert _said(monkeypatch, capsys, "ci/something/that/came/later.json") == everything
     assert _said(monkeypatch, capsys, "ci/scenarios/genrm.yaml") == ["e2e_genrm"]
     assert _said(monkeypatch, capsys, "ci/scenarios/bases/ascend.yaml") == ["e2e_fsdp2_ascend", "e2e_megatron_ascend"]
     assert _said(monkeypatch, capsys, "containers/ascend/Dockerfile") == ["e2e_fsdp2_ascend", "e2e_megatron_ascend"]
