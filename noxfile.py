@@ -101,7 +101,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check the style, and GitHub's schema for the workflows."""
+    """Check style and format."""
     session.install(*DEPENDENCIES, *nox.project.dependency_groups(PYPROJECT, "lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")

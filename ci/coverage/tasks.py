@@ -22,7 +22,7 @@ from ci.scenarios.catalogue import load as load_catalogue
 
 @suite_task
 def show(_: Context, html: str = "") -> None:
-    """Show which scenario covers what; --html FILE writes the matrix as a page."""
+    """Show which scenario covers what; --html FILE."""
     catalogue, ledger, today = load_catalogue(), load_ledger(), datetime.now(UTC).date()
     if html:
         Path(html).write_text(page(catalogue, ledger, today=today), encoding="utf-8")
@@ -32,7 +32,10 @@ def show(_: Context, html: str = "") -> None:
 
 @suite_task
 def check(_: Context, base: str = "") -> None:
-    """Fail when coverage is lost since --base REF, a waiver has run out, or a retired job is left without an answer."""
+    """Fail when coverage is lost, or a waiver has run out.
+
+    Lost is what --base REF covered; a retired job without an answer fails too.
+    """
     catalogue, ledger, today = load_catalogue(), load_ledger(), datetime.now(UTC).date()
     before = covered_at(base) if base else None
     problems = coverage_problems(catalogue, ledger, today=today, before=before) + reach_problems(catalogue)
@@ -43,7 +46,7 @@ def check(_: Context, base: str = "") -> None:
 
 @suite_task
 def migration(_: Context) -> None:
-    """Show where each part of the retired jobs lives now, and what is still open."""
+    """Show where each part of the retired jobs lives now."""
     print_migration(load_catalogue(), load_ledger(), Console(), today=datetime.now(UTC).date())
 
 

@@ -119,8 +119,6 @@ def _carry_out(run: _Run, engine: Engine, prepare: Prepare) -> None:
             run.notes += prepared.notes
             if prepared.configuration is not None:
                 (run.directory / "config.yaml").write_text(prepared.configuration, encoding="utf-8")
-            if run.cancellation.requested:
-                raise _cancelled(run)
             if run.plan.preflight_only is None:
                 _use(run, engine, prepared.devices)
     except SuiteError as error:
@@ -139,6 +137,8 @@ def _carry_out(run: _Run, engine: Engine, prepare: Prepare) -> None:
 
 
 def _use(run: _Run, engine: Engine, devices: tuple[int, ...]) -> None:
+    if run.cancellation.requested:
+        raise _cancelled(run)
     with contextlib.ExitStack() as stack:
         workspace = stack.enter_context(_opened(run, engine, devices))
         try:

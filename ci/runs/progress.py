@@ -15,6 +15,13 @@ from ci.scenarios.model import StepsCheck
 _REFRESH_S = 0.5
 _PLAIN_EVERY_S = 30.0
 _SHOWN_METRICS = ("critic/score/mean", "actor/loss", "actor/grad_norm", "timing_s/step")
+_STAGES = {
+    "ray": "starting Ray",
+    "models": "loading the models",
+    "rollout": "starting the rollout servers",
+    "fit": "waiting for the first step",
+}
+"""The observer's stages, as they read after "while"."""
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -42,7 +49,7 @@ class Progress:
         """Take what the run reports."""
         match event:
             case Stage(name=name):
-                self.enter(name)
+                self.enter(_STAGES.get(name, name))
             case Metrics(step=step, metrics=metrics) if step > 0:
                 self._metrics |= metrics
                 if step > self._step:

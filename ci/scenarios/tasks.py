@@ -20,7 +20,7 @@ from ci.workflows.triggers import dead_triggers
 
 @suite_task
 def show(_: Context) -> None:
-    """Show every scenario: device, tier, cadence, time limit and summary."""
+    """Show every scenario with its device, tier and limit."""
     table = Table("session", "device", "tier", "cadence", "minutes", "summary")
     for name, it in load().items():
         table.add_row(f"e2e_{name}", it.accelerator, it.tier, it.cadence, f"{it.limits.time_minutes:g}", it.summary)
@@ -29,13 +29,16 @@ def show(_: Context) -> None:
 
 @suite_task
 def schema(_: Context) -> None:
-    """Write the JSON schema of scenario files, which editors read."""
+    """Write the JSON schema that editors complete files by."""
     SCHEMA.write_text(schema_text(), encoding="utf-8")
 
 
 @suite_task
 def check(_: Context, verl: str = "") -> None:
-    """Validate every scenario file; with --verl PATH fail for triggers that match no file of that checkout."""
+    """Validate every scenario; --verl PATH: its triggers too.
+
+    A trigger that matches no file of that checkout of verl fails.
+    """
     problems = list(dead_triggers(load(), tracked(Path(verl)))) if verl else []
     if problems:
         raise collected(problems, what=f"triggers against {verl}")
@@ -44,7 +47,7 @@ def check(_: Context, verl: str = "") -> None:
 
 @suite_task
 def budget(_: Context) -> None:
-    """Show the device-hours of a week, and fail when they are more than the budget gives."""
+    """Hold the device-hours of a week against the budget."""
     allowed = load_budget()
     machines = {accelerator: machine.devices for accelerator, machine in load_settings().machines.items()}
     found = costs(load(), allowed, machines)

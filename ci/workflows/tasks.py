@@ -16,20 +16,23 @@ from ci.workflows.summary import summarise
 
 @suite_task
 def generate(_: Context) -> None:
-    """Write the workflows from the catalogue, the settings and the lock."""
+    """Write the workflows from catalogue, settings and lock."""
     print("\n".join(generation.write()) or "the workflows are up to date")
 
 
 @suite_task
 def check(_: Context) -> None:
-    """Fail when the workflows differ from what the catalogue, the settings and the lock say."""
+    """Fail when the workflows are not the generated ones."""
     generation.check()
     print("the workflows follow from the catalogue")
 
 
 @suite_task
 def audit(_: Context, path: str, form: str = "table", output: str = "", fail_on: str = "") -> None:
-    """Find what is wrong with the workflows of any repository; as --form table, json or sarif, into --output FILE."""
+    """Find what is wrong with any repository's workflows.
+
+    --form is table, json or sarif, --output a file to write it to.
+    """
     report(Path(path), form=form, output=output, fail_on=fail_on)
 
 
@@ -41,7 +44,7 @@ def summary(_: Context) -> None:
 
 @suite_task
 def reap(_: Context) -> None:
-    """End what runs of dead owners left behind on this machine."""
+    """End what runs of dead owners left on this machine."""
     print("\n".join(reap_leftovers()) or "nothing was left behind")
 
 

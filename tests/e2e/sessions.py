@@ -17,7 +17,7 @@ RUNS = ROOT / "runs"
 
 def start(*words: str, log: Path, **environment: str) -> subprocess.Popen[bytes]:
     """Start `exec nox -s WORDS` in a shell, as a workflow's step does, its output in a file."""
-    given = {name: value for name, value in os.environ.items() if name not in {"NOX_SCRIPT_MODE", "CI", "GITHUB_ACTIONS"}}
+    given = {name: value for name, value in os.environ.items() if name not in {"CI", "GITHUB_ACTIONS"}}
     nox = shutil.which("nox")
     assert nox is not None, "the tests run inside `nox -s tests`, whose environment has nox"
     inherited = caller_environment(given, prefix="/nowhere")

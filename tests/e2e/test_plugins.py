@@ -12,8 +12,8 @@ import pytest
 
 from ci.cache import cache_directory
 from ci.plan import Verl
-from ci.rehearsal.location import PLUGINS
 from ci.rehearsal.environment import Environment, ensure_environment
+from ci.rehearsal.location import PLUGINS
 
 _DIGESTS = """
 import json, torch

@@ -22,7 +22,8 @@ def test_the_readmes_line_rehearses_fsdp2(tmp_path: Path) -> None:
     session = start("e2e_fsdp2", log=log)
     assert session.wait() == 0, log.read_text()[-5000:]
     record = newest_record("fsdp2")
-    assert (record["status"], record["rehearsal"], record["target"], record["engine"]) == ("passed", True, "cpu", "host")
+    assert (record["status"], record["rehearsal"]) == ("passed", True)
+    assert (record["target"], record["engine"]) == ("cpu", "host")
     assert record["verl"]["version"] == "0.9.1"
     assert record["steps"] == 2
     assert len(record["weight_syncs"]) >= 2

@@ -13,6 +13,7 @@ from ci.errors import ConfigError
 from ci.plan import Verl
 from ci.rehearsal import environment as module
 from ci.rehearsal.environment import Environment, ensure_environment
+from ci.rehearsal.location import REQUIREMENTS
 
 RELEASE = Verl(kind="release", name="0.9.1")
 
@@ -144,7 +145,7 @@ def test_pip_takes_no_paths_from_the_caller(cache: Path) -> None:
     ensure_environment(verl=RELEASE, cache=cache, run=run)
     ((_, *arguments),) = run.pip
     assert arguments[:3] == ["-I", "-m", "pip"]
-    assert str(module.REQUIREMENTS) in arguments
+    assert str(REQUIREMENTS) in arguments
 
 
 def test_no_usable_python_is_said_with_reasons(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_a_named_python_is_used(cache: Path) -> None:
 
 
 def test_every_requirement_is_pinned() -> None:
-    lines = module.REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
     loose = [line for line in lines if not line.startswith("#") and line.count("==") != 1]
     assert loose == []
     names = {line.split("==")[0] for line in lines}
