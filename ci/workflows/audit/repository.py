@@ -57,7 +57,7 @@ class Repository:
             if Path(path).parent.as_posix() == DIRECTORY and path.endswith((".yml", ".yaml")):
                 try:
                     yield Workflow(path=path, data=parse((self.root / path).read_bytes()))
-                except (yaml.YAMLError, ValueError) as error:
+                except (yaml.YAMLError, ValueError, RecursionError) as error:  # an alias inside its own anchor
                     mark = getattr(error, "problem_mark", None)
                     line = mark.line + 1 if mark else 1
                     said = str(getattr(error, "problem", None) or error)

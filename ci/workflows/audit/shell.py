@@ -13,6 +13,10 @@ _EXPRESSION = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _SEPARATOR = frozenset({";", "&&", "||", "|", "&", ";;", "|&", "(", ")"})
 _IN_FRONT = frozenset({"then", "do", "else", "if", "while", "!", "{", "sudo", "time"})
+_ARITHMETIC = re.compile(r"\$\(\(.*?\)\)", re.DOTALL)
+_SUBSTITUTION = re.compile(r"\$\([^()]*\)")
+_ARRAY = re.compile(r"(?<![\w-])[A-Za-z_]\w*\+?=\([^()]*\)")
+_OPEN_ARRAY = re.compile(r"^\s*(?:local |declare -a )?[A-Za-z_]\w*\+?=\([^)]*\Z")
 _HEREDOC = re.compile(r"<<-?\s*['\"]?([A-Za-z_]+)['\"]?")
 
 
@@ -37,7 +41,10 @@ def commands(text: Text) -> Iterator[Command]:
 
 
 def commands_of(script: str, *, first_line: int = 1) -> Iterator[Command]:
-    """Yield the commands of a shell script. What is inside a here-document is no command."""
+    """Yield the commands of a shell script.
+
+    What is inside a here-document is none; what is inside ``$(...)`` is passed over.
+    """
     for line, logical in _logical_lines(script):
         yield from _split(logical, first_line + line)
 
@@ -54,7 +61,7 @@ def _logical_lines(script: str) -> Iterator[tuple[int, str]]:
         if pending.endswith("\\"):
             pending = pending[:-1] + " "
             continue
-        if not _closed(pending):
+        if not _closed(pending) or _OPEN_ARRAY.search(pending):
             pending += "\n"
             continue
         here = _HEREDOC.search(pending)
@@ -74,6 +81,8 @@ def _closed(text: str) -> bool:
 
 
 def _split(text: str, line: int) -> Iterator[Command]:
+    text = _SUBSTITUTION.sub("OUTPUT", _ARITHMETIC.sub("0", text))
+    text = _ARRAY.sub("ARRAY=0", text)
     lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()")
     lexer.whitespace_split = True
     lexer.commenters = "#"

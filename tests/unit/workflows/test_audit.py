@@ -67,6 +67,7 @@ jobs:
   second: {runs-on: ubuntu-latest, timeout-minutes: 5, needs: first, steps: [{run: make}, {run: make %s}]}
 """
 
+ONE_COMMAND = "set -x\nexport Y=2\nif [ -z $Z ]; then W=$(date)\nfi\nA=(\na=1\n)\nX=1 \\\n  make all\n"
 NOT_REFERENCES = "https://x.org/src/gone.py src/your_script.py src/*.py src/NAME.py other/gone.py src/<name>.py"
 LONG = tuple(f"run: make part{i}" for i in range(10))
 
@@ -163,7 +164,10 @@ CASES: dict[str, tuple[tuple[Files, Files], ...]] = {
         ),
         (
             {**file(workflow("run: bash run.sh")), "run.sh": "set -x\n# set -e\na\nb\n"},
-            {**file(workflow("run: bash run.sh")), "run.sh": "X=1 \\\n  make all\n"},
+            {
+                **file(workflow("run: bash run.sh")),
+                "run.sh": ONE_COMMAND,
+            },
         ),
     ),
     "image-without-digest": (
@@ -283,12 +287,32 @@ def test_a_folder_without_workflows_is_refused(tmp_path: Path) -> None:
         audit(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "on: push\n",
+        "on: push\njobs: [a, b]\n",
+        "on: push\njobs: {a: null, b: text, c: {steps: text}, d: {steps: [null, text, {run: null}, {uses: [a]}]}}\n",
+        "on: {push: {paths: text}, pull_request: null, workflow_call: [a]}\njobs: {a: {needs: {b: c}, env: x}}\n",
+        "on: {push: {paths: [[a], {b: c}, '']}}\njobs: {a: {container: {image: null}, steps: []}}\n",
+        "on: push\njobs: {a: {steps: [{run: \"it's never closed\"}, {run: '((; && |'}, {run: 'cat <<EOF'}]}}\n",
+        "a: &a [*a]\n",
+        "on: push\n? [a, b]\n: c\n",
+        "\u0000",
+    ],
+)
+def test_odd_workflows_are_findings_and_no_failure(tmp_path: Path, content: str) -> None:
+    assert all(finding.rule in RULES for finding in _audited(tmp_path, file(content)))
+
+
 def test_reads_on_as_a_word() -> None:
     assert list(parse(b"on: push\n")) == ["on"]
 
 
 def test_splits_shell_into_commands() -> None:
     script = 'a "b c" && X=1 d | e\ncat <<EOF\nnot; commands\nEOF\nif f; then g; fi # h\ni \\\n  j\necho "k\nl; m"'
+    script += '\nA=(n\n"o p")\nQ=$((1 + 2)) q $(r s)'
     assert [(command.words, command.line) for command in commands_of(script)] == [
         (("a", "b c"), 1),
         (("d",), 1),
@@ -299,6 +323,7 @@ def test_splits_shell_into_commands() -> None:
         (("fi",), 5),
         (("i", "j"), 6),
         (("echo", "k\nl; m"), 8),
+        (("q", "OUTPUT"), 12),
     ]
 
 
