@@ -12,6 +12,7 @@ from ci.workflows import generate as generation
 from ci.workflows.audit.output import report
 from ci.workflows.leftovers import reap as reap_leftovers
 from ci.workflows.summary import summarise
+from ci.workflows.unpinned import unpinned
 
 
 @suite_task
@@ -22,9 +23,9 @@ def generate(_: Context) -> None:
 
 @suite_task
 def check(_: Context) -> None:
-    """Fail when the workflows are not the generated ones."""
+    """Fail when the workflows are not the generated ones; name what they take in unpinned."""
     generation.check()
-    print("the workflows follow from the catalogue")
+    print("the workflows follow from the catalogue", *unpinned(generation.current()), sep="\n")
 
 
 @suite_task
