@@ -23,7 +23,7 @@ def generate(_: Context) -> None:
 
 @suite_task
 def check(_: Context) -> None:
-    """Fail when the workflows are not the generated ones; name what they take in unpinned."""
+    """Fail when the workflows are not the generated ones."""
     generation.check()
     print("the workflows follow from the catalogue", *unpinned(generation.current()), sep="\n")
 
