@@ -49,9 +49,8 @@ def push(_: Context, name: str, registry: str = "") -> None:
 def pin(_: Context, name: str, registry: str = "") -> None:
     """Resolve the image's tag to its digest in the registry, without pulling, and write it into the lock."""
     entry = publish.pin(name, ROOT, publish.repository_of(name, registry, os.environ))
-    print(
-        f"{name}: {entry.repository}@{entry.digest}, {'verified' if entry.verified else f'not verified: {entry.reason}'}"
-    )
+    state = "verified" if entry.verified else f"not verified: {entry.reason}"
+    print(f"{name}: {entry.repository}@{entry.digest}, {state}")
 
 
 @suite_task
