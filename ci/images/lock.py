@@ -82,6 +82,11 @@ def local_reference(name: str, specification: Specification, root: Path) -> str:
     return f"{LOCAL}/{name}:{content_hash(name, specification, root)}"
 
 
+def local_tag(name: str, root: Path) -> str:
+    """Return the tag of an image as today's inputs make it."""
+    return local_reference(name, specifications(root)[name], root)
+
+
 def content_of(reference: str) -> str:
     """Return the content hash that a local reference ends with."""
     return reference.rpartition(":")[2]

@@ -133,8 +133,9 @@ class Repository:
         try:
             return requests.get(url, headers=headers, timeout=_TIMEOUT_S, **options)
         except requests.RequestException as error:
+            reason = getattr(error.args[0], "reason", error) if error.args else error  # without urllib3's wrapping
             raise NetworkError(
-                f"the registry {self.host} does not answer: {error}", hint="see DNS, the proxy, and its certificate"
+                f"the registry {self.host} does not answer: {reason}", hint="see DNS, the proxy, and its certificate"
             ) from error
 
     def _authorization(self, challenge: str) -> dict[str, str]:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 from invoke.collection import Collection
 from invoke.context import Context
+from invoke.exceptions import Exit
+from rich.console import Console
+from rich.table import Table
 
-from ci.images import publish
+from ci.images import lock, publish
 from ci.images.build import build as build_image
+from ci.images.difference import difference, print_difference
+from ci.images.leftovers import leftovers
 from ci.images.listing import print_images
+from ci.images.outdated import outdated as outdated_parts
+from ci.images.shell import shell_command
+from ci.images.specification import specification_called
 from ci.images.verify import verify as verify_image
 from ci.invocation import suite_task
 
@@ -59,5 +70,46 @@ def check(_: Context) -> None:
     print(*publish.check(ROOT), sep="\n")
 
 
-namespace = Collection("images", build, verify, push, pin, check)
+@suite_task
+def outdated(_: Context) -> None:
+    """Show newer bases and newer releases of the packages that images.yaml fixes; nothing is changed."""
+    table = Table("image", "what", "has", "newest", box=None, pad_edge=False)
+    unknown = []
+    for newer in outdated_parts(ROOT):
+        if newer.state == "newer":
+            table.add_row(newer.image, newer.what, newer.has, newer.newest)
+        else:
+            unknown.append(f"not known: {newer.image}, {newer.what}: {newer.newest}")
+    Console().print(table if table.row_count else "nothing is known to be newer")
+    print(*unknown, sep="\n")
+
+
+@suite_task
+def diff(_: Context, before: str, after: str) -> None:
+    """Compare two images by reference or name: packages added, removed and changed, size by layer."""
+    known = lock.locked_images(ROOT)
+    first, second = (known[name].reference if name in known else name for name in (before, after))
+    print_difference(difference(first, second), Console())
+
+
+@suite_task
+def shell(_: Context, name: str, dry_run: bool = False) -> None:
+    """Open a shell in the image as yourself, with the current folder mounted; --dry-run prints the command."""
+    specification_called(name, ROOT)
+    argv = shell_command(lock.locked_images(ROOT)[name].reference, folder=Path.cwd(), terminal=sys.stdin.isatty())
+    print(shlex.join(argv), flush=True)
+    if not dry_run:
+        code = subprocess.run(argv, check=False).returncode
+        if code:
+            raise Exit(code=code)
+
+
+@suite_task
+def prune(_: Context, dry_run: bool = False) -> None:
+    """Remove the suite's local images of other contents than today's; --dry-run only names them."""
+    found = leftovers(ROOT, remove=not dry_run)
+    print(*found or ("nothing is left over",), sep="\n")
+
+
+namespace = Collection("images", build, verify, push, pin, check, outdated, diff, shell, prune)
 namespace.add_task(list_, name="list")

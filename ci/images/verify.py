@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import tarfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,12 +19,11 @@ from ci.cache import cache_directory, write_whole
 from ci.engines import daemon
 from ci.errors import ImageError
 from ci.images import lock
-from ci.images.identity import parsed
+from ci.images.identity import IDENTITY, Identity, parsed
 from ci.images.probe import MARK
 from ci.images.specification import Holdings, specification_called
 
 _PROBE = Path(__file__).with_name("probe.py")
-_IDENTITY = ("python3", "-c", "print(open('/etc/verl-e2e/image.json').read())")
 _TIME_LIMIT_S = 600
 _SHARED_MEMORY = 1 << 30
 _TAIL_LINES = 20
@@ -88,7 +89,7 @@ def examine(client: docker.DockerClient, image: LocalImage, holds: Holdings, *, 
             ),
             hint="mend its Dockerfile or containers/images.yaml, and build it again",
         )
-    identity = parsed(_run(client, image, _IDENTITY, reference), where=f"the identity of {reference}")
+    identity = identity_of(client, image, reference)
     return Verification(
         identifier=str(image.id),
         content_hash=identity.content_hash,
@@ -97,6 +98,29 @@ def examine(client: docker.DockerClient, image: LocalImage, holds: Holdings, *, 
         verified_at=datetime.now(UTC),
         versions=found["versions"],
     )
+
+
+def identity_of(client: docker.DockerClient, image: LocalImage, reference: str) -> Identity:
+    """Return what an image says of itself.
+
+    Raises:
+        ImageError: it says nothing that could be understood.
+    """
+    with daemon.explained(f"looking into the image {reference}", image=reference):
+        container = client.containers.create(str(image.id), entrypoint=["/"], labels={"verl-e2e": "verify"})
+        try:
+            chunks, _ = container.get_archive(str(IDENTITY))
+            archive = io.BytesIO(b"".join(chunks))
+        except docker.errors.NotFound as error:
+            raise ImageError(
+                f"the image {reference} has no {IDENTITY}", hint="`inv images.build` makes one that has"
+            ) from error
+        finally:
+            container.remove(force=True)
+    with tarfile.open(fileobj=archive) as tar:
+        file = tar.extractfile(IDENTITY.name)
+        text = file.read().decode("utf-8", "replace") if file is not None else ""
+    return parsed(text, where=f"{IDENTITY} of {reference}")
 
 
 def verification_of(identifier: str) -> Verification | None:

@@ -21,6 +21,8 @@ import yaml
 from ci.engines import images
 from ci.errors import ConfigError, ImageError, NetworkError
 from ci.images import lock, publish
+from ci.images.difference import Change, difference
+from ci.images.leftovers import leftovers
 from ci.images.registry import Repository
 from ci.images.verify import verify
 from ci.plan import Image
@@ -375,3 +377,29 @@ def test_the_lock_is_text_that_says_who_writes_it(small: SmallRepository, place:
     text = (small.root / lock.LOCK).read_text()
     assert text.startswith("# Written by `inv images.pin NAME`")
     assert yaml.safe_load(text)["tiny"]["verified"] is True
+
+
+def test_a_difference_names_what_changed(small: SmallRepository) -> None:
+    before = small.build()
+    small.package("ray", "2.60.0")
+    shutil.rmtree(small.folder / "site" / "torch-2.0.0+cpu.dist-info")
+    small.package("torch", "2.1.0")
+    found = difference(before.reference, small.build().reference)
+    assert found.packages == (
+        Change(package="ray", before=None, after="2.60.0"),
+        Change(package="torch", before="2.0.0+cpu", after="2.1.0"),
+    )
+    assert all(sum(layer.size for layer in layers) > 50_000_000 for layers in found.layers)
+
+
+def test_pruning_removes_other_contents_and_keeps_what_is_current(
+    small: SmallRepository, client: docker.DockerClient
+) -> None:
+    old = small.build()
+    small.append("LABEL changed=yes")
+    current = small.build()
+    assert leftovers(small.root, remove=False) == (old.reference,)
+    assert client.images.get(old.reference).id == old.identifier
+    assert leftovers(small.root, remove=True) == (old.reference,)
+    assert leftovers(small.root, remove=True) == ()
+    assert client.images.get(current.reference).id == current.identifier
