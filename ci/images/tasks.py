@@ -30,13 +30,19 @@ ROOT = Path(__file__).parents[2]
 
 @suite_task
 def list_(_: Context) -> None:
-    """List the images: where each is pinned, whether it is here, and whether anybody verified it."""
+    """List the images: pinned, verified, here.
+
+    What nobody verified says why.
+    """
     print_images(ROOT)
 
 
 @suite_task
 def build(_: Context, name: str, base: str = "", dry_run: bool = False) -> None:
-    """Build an image; nothing is done when nothing changed. --base REF stands in for its base, --dry-run prints."""
+    """Build an image, unless nothing has changed.
+
+    --base REF stands in for the base of images.yaml, and the image says so; --dry-run prints the command.
+    """
     built = build_image(name, ROOT, base=base or None, dry_run=dry_run)
     if built is not None:
         print(f"{built.reference}: {'nothing has changed' if built.reused else 'built'} ({built.identifier})")
@@ -44,21 +50,30 @@ def build(_: Context, name: str, base: str = "", dry_run: bool = False) -> None:
 
 @suite_task
 def verify(_: Context, name: str) -> None:
-    """Start the image that was built here, and prove from inside what images.yaml demands of it."""
+    """Prove from inside an image that it holds what it must.
+
+    What must hold is in images.yaml; the image is the one that was built here from today's inputs.
+    """
     proof = verify_image(name, ROOT)
     print(f"{name} holds what images.yaml demands: {len(proof.versions)} packages, built on {proof.base}")
 
 
 @suite_task
 def push(_: Context, name: str, registry: str = "") -> None:
-    """Push an image that passed its verification; --registry HOST/PATH, else VERL_E2E_REGISTRY, says where to."""
+    """Push an image that passed its verification.
+
+    --registry HOST/PATH, else VERL_E2E_REGISTRY, says where to; a tag that is there is never moved.
+    """
     repository = publish.repository_of(name, registry, os.environ)
     print(f"{repository}@{publish.push(name, ROOT, repository)}")
 
 
 @suite_task
 def pin(_: Context, name: str, registry: str = "") -> None:
-    """Resolve the image's tag to its digest in the registry, without pulling, and write it into the lock."""
+    """Write an image's digest in the registry into the lock.
+
+    Nothing is pulled. --registry HOST/PATH, else VERL_E2E_REGISTRY, says which registry.
+    """
     entry = publish.pin(name, ROOT, publish.repository_of(name, registry, os.environ))
     state = "verified" if entry.verified else f"not verified: {entry.reason}"
     print(f"{name}: {entry.repository}@{entry.digest}, {state}")
@@ -66,13 +81,19 @@ def pin(_: Context, name: str, registry: str = "") -> None:
 
 @suite_task
 def check(_: Context) -> None:
-    """Ask the registries whether every pin still resolves, has its tag and its platforms; fails when one does not."""
+    """Fail when a pin has died, or its tag was moved.
+
+    Asks the registries for every pin of the lock: digest, tag and platforms.
+    """
     print(*publish.check(ROOT), sep="\n")
 
 
 @suite_task
 def outdated(_: Context) -> None:
-    """Show newer bases and newer releases of the packages that images.yaml fixes; nothing is changed."""
+    """Show newer bases and newer releases of packages.
+
+    Of packages those that images.yaml demands in one version; nothing is changed.
+    """
     table = Table("image", "what", "has", "newest", box=None, pad_edge=False)
     unknown = []
     for newer in outdated_parts(ROOT):
@@ -86,7 +107,10 @@ def outdated(_: Context) -> None:
 
 @suite_task
 def diff(_: Context, before: str, after: str) -> None:
-    """Compare two images by reference or name: packages added, removed and changed, size by layer."""
+    """Compare two images: packages, and size by layer.
+
+    Each is a name of images.yaml or a reference of this engine.
+    """
     known = lock.locked_images(ROOT)
     first, second = (known[name].reference if name in known else name for name in (before, after))
     print_difference(difference(first, second), Console())
@@ -94,7 +118,10 @@ def diff(_: Context, before: str, after: str) -> None:
 
 @suite_task
 def shell(_: Context, name: str, dry_run: bool = False) -> None:
-    """Open a shell in the image as yourself, with the current folder mounted; --dry-run prints the command."""
+    """Open a shell in an image, in this folder, as yourself.
+
+    --dry-run prints the command.
+    """
     specification_called(name, ROOT)
     argv = shell_command(lock.locked_images(ROOT)[name].reference, folder=Path.cwd(), terminal=sys.stdin.isatty())
     print(shlex.join(argv), flush=True)
@@ -106,7 +133,10 @@ def shell(_: Context, name: str, dry_run: bool = False) -> None:
 
 @suite_task
 def prune(_: Context, dry_run: bool = False) -> None:
-    """Remove the suite's local images of other contents than today's; --dry-run only names them."""
+    """Remove local images of other contents than today's.
+
+    Only the suite's own; --dry-run names them.
+    """
     found = leftovers(ROOT, remove=not dry_run)
     print(*found or ("nothing is left over",), sep="\n")
 
