@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import docker
@@ -37,15 +38,21 @@ def print_images(root: Path, console: Console | None = None) -> None:
                 image.reference,
             )
             below.append(f"{name}: {specification.summary}")
-            if not image.verified:
-                below.append(f"  not verified: {_reason(specification, entry)}")
+            below += [f"  {note}" for note in _notes(specification, entry)]
     console = console or Console()
     console.print(table)
     console.print("", *below, sep="\n", highlight=False)
 
 
-def _reason(specification: Specification, entry: lock.Entry) -> str:
-    return entry.reason or specification.unverified_because or "nobody ran `inv images.verify`"
+def _notes(specification: Specification, entry: lock.Entry) -> Iterator[str]:
+    if not entry.verified:
+        yield f"not verified: {entry.reason or specification.unverified_because or 'nobody ran `inv images.verify`'}"
+    elif entry.reason:
+        yield entry.reason
+    if specification.base.digest is None:
+        yield f"no digest of its base {specification.base.tag} is known"
+    elif not specification.base.resolved:
+        yield f"the digest of its base {specification.base.tag} was not resolved in a registry"
 
 
 def _pinned(entry: lock.Entry, content: str) -> str:

@@ -38,7 +38,7 @@ class Entry(BaseModel):
     pinned_at: datetime | None = None
     verified: bool = False
     reason: str | None = None
-    """Why it is not verified."""
+    """Why it is not verified, or what the proof does not cover."""
     versions: Mapping[str, str] = {}
     """The packages found inside."""
 

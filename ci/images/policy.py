@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ci.images.specification import Specification
 from ci.plan import Image
 
 
@@ -25,3 +28,8 @@ def problems(image: Image, *, is_ci: bool) -> tuple[str, ...]:
     if is_ci:
         return tuple(f"refused under CI: {problem}" for problem in found)
     return tuple(found)
+
+
+def missing_capabilities(needs: Sequence[str], specification: Specification) -> tuple[str, ...]:
+    """Return what a scenario needs and the image does not state: known before anything is pulled."""
+    return tuple(need for need in needs if need not in specification.capabilities)

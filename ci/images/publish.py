@@ -84,7 +84,7 @@ def pin(name: str, root: Path, repository: Repository) -> lock.Entry:
         content_hash=tag,
         platforms=manifest.platforms,
         pinned_at=datetime.now(UTC).replace(microsecond=0),
-        **_proved(proofs, manifest.platforms),
+        **_proved(proofs, manifest.platforms, specification.base.reference),
     )
     lock.write(root, name, entry)
     return entry
@@ -132,12 +132,14 @@ def _problems(entry: lock.Entry) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _proved(proofs: list[Verification], platforms: tuple[str, ...]) -> dict[str, object]:
-    """Return what the lock says of the proof: that of one platform is none of another."""
+def _proved(proofs: list[Verification], platforms: tuple[str, ...], base: str) -> dict[str, object]:
+    """Return what the lock says of the proof: that of one platform is none of another, and a stand-in base is told."""
     unproved = sorted(set(platforms) - {proof.platform for proof in proofs})
     facts: dict[str, object] = {"verified": not unproved}
     if unproved:
         facts["reason"] = f"this machine has not verified it for {', '.join(unproved)}"
+    elif other := sorted({proof.base for proof in proofs} - {base}):
+        facts["reason"] = f"verified as built on {', '.join(other)}, which stands in for {base}"
     if proofs:
         facts |= {"base": proofs[0].base, "versions": dict(sorted(proofs[0].versions.items()))}
     return facts

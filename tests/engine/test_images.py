@@ -263,6 +263,7 @@ def _published(small: SmallRepository, place: Repository) -> lock.Entry:
 def test_a_pin_is_what_a_run_starts(small: SmallRepository, place: Repository, client: docker.DockerClient) -> None:
     entry = _published(small, place)
     assert entry.verified
+    assert str(entry.reason).startswith(f"verified as built on {small.base}, which stands in for ")
     assert entry.versions["torch"] == "2.0.0+cpu"
     assert lock.read(small.root)["tiny"] == entry
     locked = lock.locked_images(small.root)["tiny"]

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from ci.images.policy import problems
+from ci.images.policy import missing_capabilities, problems
+from ci.images.specification import specification_called, specifications
 from ci.plan import Image
+from ci.scenarios.catalogue import load
 
+ROOT = Path(__file__).parents[3]
 DIGEST = f"sha256:{'1' * 64}"
 
 
@@ -27,3 +32,13 @@ def test_names_what_speaks_against_an_image(
         assert part in problem
         assert "`inv images." in problem
         assert problem.startswith("refused under CI") == is_ci
+
+
+def test_every_scenario_fits_its_image() -> None:
+    known = specifications(ROOT)
+    for scenario in load().values():
+        assert missing_capabilities(scenario.needs, known[scenario.image]) == ()
+
+
+def test_what_an_image_lacks_is_named() -> None:
+    assert missing_capabilities(("fsdp", "megatron", "vllm"), specification_called("cpu", ROOT)) == ("megatron", "vllm")
