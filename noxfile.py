@@ -1,7 +1,7 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = [
-#     "docker>=7.1",
+#     "docker>=7.2",
 #     "hydra-core>=1.3.2",
 #     "invoke>=2.2",
 #     "nox>=2025.5",

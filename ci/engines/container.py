@@ -39,6 +39,8 @@ class ContainerExecution:
     py_spy: str
     """Where the container finds py-spy."""
     notes: list[str] = field(default_factory=list)
+    lost: bool = False
+    """The engine did not answer when the container was to be ended."""
     _stream: Any = None
     _stream_ended: threading.Event = field(default_factory=threading.Event)
     _over: threading.Event = field(default_factory=threading.Event)
@@ -48,6 +50,7 @@ class ContainerExecution:
 
     def attach(self) -> None:
         """Take the container's output from here on."""
+        self.close()
         self._stream = self.client.api.attach_socket(self.identifier, params={"stdout": 1, "stderr": 1, "stream": 1})
         self._stream_ended.clear()
 
@@ -116,9 +119,18 @@ class ContainerExecution:
                     self._kill(signal.SIGKILL)
                     self._exits_within(KILL_GRACE_S)
         except daemon.Errors:
+            self.lost = True
             survivors = processes.end(lambda: processes.of_run(self.run_id))
+            self.notes.append("the engine did not answer when the container was ended: the next start removes it")
             self.notes += [f"could not be ended: {processes.describe(process)}" for process in survivors]
         self._over.set()
+
+    def close(self) -> None:
+        """Give the connection of the output back."""
+        # The SDK keeps the answer it took the socket from; only closing that one closes the connection.
+        response = getattr(self._stream, "_response", None)
+        if response is not None:
+            response.close()
 
     def _kill(self, number: signal.Signals) -> None:
         with contextlib.suppress(docker.errors.NotFound):

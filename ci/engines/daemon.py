@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import docker
 import docker.errors
 import requests.exceptions
+from docker.constants import DEFAULT_UNIX_SOCKET
+from docker.context import ContextAPI
 
 from ci.errors import DeviceError, ImageError, NetworkError, SuiteError
 
@@ -18,21 +21,34 @@ Errors = (docker.errors.DockerException, requests.exceptions.RequestException, O
 """What the SDK raises: its own errors, and those of the connection."""
 
 
-def connect(*, timeout_s: int) -> docker.DockerClient:
-    """Return a client for DOCKER_HOST, else the current docker context, else the usual socket.
+@contextlib.contextmanager
+def connect(*, timeout_s: int) -> Iterator[docker.DockerClient]:
+    """Open the engine that DOCKER_HOST names, else the current docker context, as docker's own client does; close it.
 
     Raises:
         ImageError: nobody answers there, or not to this user.
     """
-    client = None
-    try:
-        client = docker.from_env(timeout=timeout_s)
-        client.ping()
-    except Errors as error:
-        if client is not None:
-            client.close()
-        raise _no_connection(error) from error
-    return client
+    with contextlib.ExitStack() as stack:
+        try:
+            _knock()
+            client = stack.enter_context(contextlib.closing(docker.from_env(timeout=timeout_s)))
+            client.ping()
+        except Errors as error:
+            raise _no_connection(error) from error
+        yield client
+
+
+def _address() -> str:
+    return os.environ.get("DOCKER_HOST") or ContextAPI.kwargs_from_context().get("base_url") or DEFAULT_UNIX_SOCKET
+
+
+def _knock() -> None:
+    """Connect once to a local engine: the SDK leaves its own socket open when nobody answers."""
+    _, local, path = _address().partition("unix://")
+    if local:
+        with socket.socket(socket.AF_UNIX) as knock:
+            knock.settimeout(5.0)
+            knock.connect(path)
 
 
 @contextlib.contextmanager
@@ -147,7 +163,7 @@ _MEANINGS = (
 
 
 def _no_connection(error: Exception) -> ImageError:
-    place = os.environ.get("DOCKER_HOST") or "the current docker context's, or the usual socket's, engine"
+    place = _address()
     text = _text(error)
     if isinstance(error, PermissionError) or "Permission denied" in text or "PermissionError" in text:
         return ImageError(

@@ -50,7 +50,7 @@ class DockerWorkspace:
     reaped: tuple[str, ...]
     executions: list[ContainerExecution] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
-    """What the engine refused that a run can do without."""
+    """What the engine did not do, and the run could go on without."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -94,13 +94,15 @@ class DockerWorkspace:
         """End and remove every container of the run; without an engine at least its processes are ended."""
         for execution in self.executions:
             execution.end()
-        if self.plan.keep:
-            return
-        try:
-            for container in _containers(self.client, {f"{LABEL}.run": self.run_id}):
-                _remove(container)
-        except daemon.Errors:
-            processes.end(lambda: processes.of_run(self.run_id))
+        if not self.plan.keep and not any(execution.lost for execution in self.executions):
+            try:
+                for container in _containers(self.client, {f"{LABEL}.run": self.run_id}):
+                    _remove(container)
+            except daemon.Errors as error:
+                self.lacking.append(f"a container is left for the next start to remove: {error}")
+                processes.end(lambda: processes.of_run(self.run_id))
+        for execution in self.executions:
+            execution.close()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +119,8 @@ class DockerEngine:
         if plan.image is None:
             raise ConfigError("a plan for the docker engine names no image")
         with (
-            contextlib.closing(daemon.connect(timeout_s=_REQUEST_S)) as client,
-            contextlib.closing(daemon.connect(timeout_s=_STATE_S)) as quick,
+            daemon.connect(timeout_s=_REQUEST_S) as client,
+            daemon.connect(timeout_s=_STATE_S) as quick,
         ):
             with daemon.explained("looking for containers of dead runs", image=plan.image.reference):
                 reaped = _reap(client)

@@ -65,7 +65,7 @@ def build(name: str, root: Path, *, base: str | None = None, dry_run: bool = Fal
         "CONTENT_HASH": content,
         "SOURCE_COMMIT": _commit(root),
     }
-    with contextlib.closing(daemon.connect(timeout_s=_REQUEST_S)) as client:
+    with daemon.connect(timeout_s=_REQUEST_S) as client:
         found = None if dry_run else _found(client, reference, wanted)
         if found is not None:
             return Built(reference=reference, identifier=found, reused=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 
 import docker
@@ -52,7 +51,7 @@ def difference(before: str, after: str) -> Difference:
     Raises:
         ImageError: one is not here, or has no identity.
     """
-    with contextlib.closing(daemon.connect(timeout_s=_REQUEST_S)) as client:
+    with daemon.connect(timeout_s=_REQUEST_S) as client:
         images = tuple(_image(client, reference) for reference in (before, after))
         old, new = (
             identity_of(client, image, reference) for image, reference in zip(images, (before, after), strict=True)

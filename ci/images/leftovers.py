@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import docker.errors
@@ -23,7 +22,7 @@ def leftovers(root: Path, *, remove: bool) -> tuple[str, ...]:
     """
     wanted = {name: lock.local_tag(name, root) for name in lock.locked_images(root)}
     found = []
-    with contextlib.closing(daemon.connect(timeout_s=_REQUEST_S)) as client:
+    with daemon.connect(timeout_s=_REQUEST_S) as client:
         for name, current in wanted.items():
             repository = f"{lock.LOCAL}/{name}"
             with daemon.explained(f"looking for images of {repository}", image=repository):

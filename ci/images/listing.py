@@ -25,7 +25,7 @@ def print_images(root: Path, console: Console | None = None) -> None:
     entries, images = lock.read(root), lock.locked_images(root)
     with contextlib.ExitStack() as stack:
         try:
-            client = stack.enter_context(contextlib.closing(daemon.connect(timeout_s=10)))
+            client = stack.enter_context(daemon.connect(timeout_s=10))
         except SuiteError:
             client = None
         for name, specification in specifications(root).items():

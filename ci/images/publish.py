@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,7 +44,7 @@ def push(name: str, root: Path, repository: Repository) -> str:
     """
     reference = lock.local_reference(name, specification_called(name, root), root)
     tag = lock.content_of(reference)
-    with contextlib.closing(daemon.connect(timeout_s=_REQUEST_S)) as client:
+    with daemon.connect(timeout_s=_REQUEST_S) as client:
         image = local_image(client, name, reference)
         identifier = str(image.id)
         if verification_of(identifier) is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import tarfile
@@ -51,7 +50,7 @@ def verify(name: str, root: Path) -> Verification:
     """
     specification = specification_called(name, root)
     reference = lock.local_reference(name, specification, root)
-    with contextlib.closing(daemon.connect(timeout_s=_TIME_LIMIT_S)) as client:
+    with daemon.connect(timeout_s=_TIME_LIMIT_S) as client:
         image = local_image(client, name, reference)
         verification = examine(client, image, specification.holds, reference=reference)
     wanted = lock.content_of(reference)

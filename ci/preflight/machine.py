@@ -13,10 +13,10 @@ import docker.errors
 
 from ci.cache import cache_directory
 from ci.devices.probe import Device
-from ci.errors import ImageError
+from ci.engines import daemon
+from ci.errors import SuiteError
 from ci.plan import Plan
 from ci.preflight.report import Line
-from ci.verl.image import docker_client
 
 GIBIBYTE = 1024**3
 RUN_DISK = 2 * GIBIBYTE
@@ -158,14 +158,14 @@ def _image(plan: Plan) -> Line:
         return line(state="failed", detail="the docker engine needs an image, the plan has none", hint="--image NAME")
     shown = f"{image.name} ({image.reference})"
     try:
-        with docker_client() as client:
+        with daemon.connect(timeout_s=60) as client, daemon.explained("looking at the image", image=shown):
             try:
                 client.images.get(image.reference)
             except docker.errors.ImageNotFound:
                 root = Path(client.info().get("DockerRootDir") or "/")
                 free = shutil.disk_usage(root).free if root.is_dir() else IMAGE_DISK
                 return _absent_image(plan, line, shown, free)
-    except ImageError as error:
+    except SuiteError as error:
         return line(state="failed", detail=error.message, hint=error.hint or "")
     if not image.verified:
         return line(state="warning", detail=f"{shown} is here, not verified", hint=f"inv images.verify {image.name}")

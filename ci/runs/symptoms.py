@@ -190,5 +190,7 @@ SYMPTOMS: tuple[Symptom, ...] = (
         "the program is not in the environment: see the image, its platform, and the launcher in the plan",
         r"^cannot start ",
         r"executable file not found|[Ee]xec format error",
+        r"\[FATAL tini \(\d+\)\] exec \S+ failed",  # the init process of the docker engine's containers
+        r"failed to exec pid1: ",  # podman's
     ),
 )

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import posixpath
-import socket
 import tarfile
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import docker
 import docker.errors
-import requests.exceptions
 from docker.models.containers import Container
 
 from ci.cache import cache_directory, new_directory
+from ci.engines import daemon
 from ci.errors import ImageError
 
 # What the image's own Python would import; its path may be printed after warnings.
@@ -32,7 +28,7 @@ def package_from_image(image: str) -> tuple[Path, str]:
     Raises:
         ImageError: There is no Docker engine, the image is not here, or it holds no verl.
     """
-    with docker_client() as client:
+    with daemon.connect(timeout_s=60) as client, daemon.explained(f"reading verl out of {image}", image=image):
         try:
             identifier = str(client.images.get(image).id)
         except docker.errors.ImageNotFound as error:
@@ -41,36 +37,6 @@ def package_from_image(image: str) -> tuple[Path, str]:
         if not (root / "verl").is_dir():
             _copy(client, identifier, name=image, root=root)
         return root, identifier
-
-
-@contextlib.contextmanager
-def docker_client() -> Iterator[docker.DockerClient]:
-    """Open the Docker engine that the environment names, and close it.
-
-    Raises:
-        ImageError: No engine answers, or it fails at what it was asked.
-    """
-    try:
-        _knock(os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock")
-        with contextlib.closing(docker.from_env(timeout=60)) as client:
-            yield client
-    except (OSError, docker.errors.DockerException, requests.exceptions.RequestException) as error:
-        raise ImageError(
-            f"no Docker engine answers: {' '.join(str(error).split())}",
-            hint="start it, set DOCKER_HOST, or do without: --engine host, --verl PATH",
-        ) from error
-
-
-def _knock(address: str) -> None:
-    """Connect once to a local engine: the SDK leaves its socket open when it cannot."""
-    if address.startswith("unix://"):
-        path = address.removeprefix("unix://")
-        with socket.socket(socket.AF_UNIX) as knock:
-            knock.settimeout(5.0)
-            try:
-                knock.connect(path)
-            except OSError as error:
-                raise ConnectionError(f"{path}: {error.strerror or error}") from error
 
 
 def _copy(client: docker.DockerClient, identifier: str, *, name: str, root: Path) -> None:
