@@ -41,6 +41,14 @@ class Mount(Value):
     read_only: bool
 
 
+class Doubt(Value):
+    """What speaks against running an image."""
+
+    what: str
+    mend: str
+    """The command or the step that removes the doubt."""
+
+
 class Image(Value):
     """The container image a run starts in, as `containers/images.lock` has it."""
 
@@ -49,6 +57,12 @@ class Image(Value):
     """What the engine is asked for: ``repository@sha256:…`` once pinned, a local tag before."""
     digest: str | None
     verified: bool
+    content_hash: str | None
+    """Hash of everything it was built from; None for an image that the suite did not build."""
+    capabilities: tuple[str, ...]
+    """What a scenario's ``needs`` can ask for."""
+    doubts: tuple[Doubt, ...]
+    """Under CI they refuse the run, elsewhere they are warned of."""
 
 
 class Verl(Value):
@@ -88,6 +102,9 @@ class Plan(Value):
     working_directory: str | None
     """Where the trainer starts; None: in the run's own folder, since verl writes beside itself."""
     image: Image | None
+    """What the docker engine starts, or what this machine was started from; None for a rehearsal on the host."""
+    strict: bool
+    """Under CI: an image that is in doubt is refused, and not only warned of."""
     mounts: tuple[Mount, ...]
     devices: int
     """Accelerators to lease; 0 in a rehearsal."""

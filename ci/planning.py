@@ -10,6 +10,8 @@ from pathlib import Path
 from packaging.version import Version
 
 from ci.errors import ConfigError
+from ci.images.identity import Identity
+from ci.images.policy import missing_capabilities, started_from
 from ci.options import Options
 from ci.plan import EngineName, Image, Layout, Mount, Plan, RoleLayout, Step, Verl
 from ci.rehearsal.location import PLUGINS, assets_of, python_of
@@ -22,6 +24,8 @@ MODULE = "verl.trainer.main_ppo"
 RELEASE = "0.9.1"
 """The release of verl that is rehearsed, and that scenarios are checked against, unless another is named."""
 REHEARSAL_IMAGE = "cpu"
+REHEARSAL_NEEDS = ("fsdp",)
+"""A rehearsal trains with FSDP, and its rollout is the suite's own."""
 _PY_EXECUTABLE = "ray_kwargs.ray_init.runtime_env.py_executable"
 
 
@@ -32,8 +36,8 @@ class Surroundings:
     environment: Mapping[str, str]
     machine: Target
     """The best target this machine has."""
-    inside_image: bool
-    """True inside a machine that was started from one of the images."""
+    inside: Identity | None
+    """The image that this machine was started from; None elsewhere."""
     cache: Path
     images: Mapping[str, Image]
     """The image of each name that a plan can name, as the lock has it."""
@@ -66,12 +70,13 @@ def plan_for(name: str, options: Options, *, catalogue: Catalogue, surroundings:
     resolved = resolve(name, scenario, environment=surroundings.environment, rehearsal=rehearsal, cache=assets)
     scenario = resolved.scenario
     engine = _engine(target, options, surroundings)
-    image = _image(scenario, options, surroundings, rehearsal=rehearsal) if engine == "docker" else None
+    needs = REHEARSAL_NEEDS if rehearsal else scenario.needs
+    image = _image(name, scenario, needs, options, surroundings, engine, rehearsal=rehearsal)
     verl, verl_version = surroundings.verl, surroundings.verl_version
     if verl is None and (rehearsal or preflight_only):
         verl, verl_version = Verl(kind="release", name=RELEASE), RELEASE
     if verl is None or verl.kind == "image":
-        verl = Verl(kind="image", name=image.reference if image else "")
+        verl = Verl(kind="image", name=image.reference if image and engine == "docker" else "")
     launcher, py_executable = _launcher(resolved, verl, surroundings, engine, rehearsal=rehearsal)
     notes += _ignored_knobs(resolved, catalogue, surroundings)
     limits = (scenario.rehearsal.limits if rehearsal else None) or scenario.limits
@@ -99,6 +104,7 @@ def plan_for(name: str, options: Options, *, catalogue: Catalogue, surroundings:
         environment=_environment(scenario, verl, surroundings, engine, rehearsal=rehearsal),
         working_directory=verl.name if verl.kind == "checkout" and not rehearsal else None,
         image=image,
+        strict=surroundings.is_ci,
         mounts=_mounts(scenario, verl, surroundings, assets, rehearsal=rehearsal) if engine == "docker" else (),
         devices=0 if rehearsal else integer(scenario.layout.devices),
         steps=tuple(
@@ -108,7 +114,7 @@ def plan_for(name: str, options: Options, *, catalogue: Catalogue, surroundings:
         ),
         models=scenario.models,
         data_files=data_files,
-        needs=scenario.needs,
+        needs=needs,
         facts=_facts(scenario, rehearsal=rehearsal),
         checks=scenario.checks | (scenario.rehearsal.checks if rehearsal else {}),
         time_limit_s=options.timeout_s or limits.time_minutes * 60,
@@ -159,15 +165,38 @@ def _target(
 def _engine(target: Target, options: Options, surroundings: Surroundings) -> EngineName:
     if options.engine != "auto":
         return options.engine
-    return "host" if target == "cpu" or surroundings.inside_image else "docker"
+    return "host" if target == "cpu" or surroundings.inside else "docker"
 
 
-def _image(scenario: Scenario, options: Options, surroundings: Surroundings, *, rehearsal: bool) -> Image:
-    name = options.image or (REHEARSAL_IMAGE if rehearsal else scenario.image)
-    if name not in surroundings.images:
-        known = ", ".join(sorted(surroundings.images)) or "none"
-        raise ConfigError(f"no image is called `{name}`; known: {known}")
-    return surroundings.images[name]
+def _image(
+    scenario_name: str,
+    scenario: Scenario,
+    needs: tuple[str, ...],
+    options: Options,
+    surroundings: Surroundings,
+    engine: EngineName,
+    *,
+    rehearsal: bool,
+) -> Image | None:
+    """Return the image that the run starts in, or already is in."""
+    images = surroundings.images
+    usual = REHEARSAL_IMAGE if rehearsal else scenario.image
+    if engine == "docker":
+        name = options.image or usual
+        if name not in images:
+            raise ConfigError(f"no image is called `{name}`; known: {', '.join(sorted(images)) or 'none'}")
+        image = images[name]
+    elif surroundings.inside is None or rehearsal:
+        return None
+    else:
+        image = started_from(surroundings.inside, images)
+    if missing := missing_capabilities(needs, image):
+        raise ConfigError(
+            f"e2e_{scenario_name} needs {', '.join(missing)}, which the image {image.name} does not have: it has "
+            f"{', '.join(image.capabilities) or 'nothing that images.yaml names'}",
+            hint=f"the scenario's own image is {usual}; containers/images.yaml names what each one has",
+        )
+    return image
 
 
 def _launcher(

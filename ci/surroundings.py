@@ -29,7 +29,7 @@ def surroundings_of(options: Options, environment: Mapping[str, str]) -> Surroun
     return Surroundings(
         environment=environment,
         machine=machine_target(),
-        inside_image=inside_image() is not None,
+        inside=inside_image(),
         cache=cache_directory("assets").parent,  # a container can be given only a folder that is there
         images=locked_images(ROOT),
         verl=verl,

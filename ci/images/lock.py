@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ci.cache import write_whole
 from ci.errors import ConfigError
 from ci.images.context import content_hash
+from ci.images.policy import doubts
 from ci.images.specification import Digest, Specification, specifications
 from ci.plan import Image
 
@@ -42,13 +43,10 @@ class Entry(BaseModel):
     versions: Mapping[str, str] = {}
     """The packages found inside."""
 
-    def image(self, name: str) -> Image | None:
-        """Return what a plan names; None where nothing is pinned."""
-        if self.repository is None or self.digest is None:
-            return None
-        return Image(
-            name=name, reference=f"{self.repository}@{self.digest}", digest=self.digest, verified=self.verified
-        )
+    @property
+    def reference(self) -> str | None:
+        """Return what an engine is to be asked for; None where nothing is pinned."""
+        return None if self.repository is None or self.digest is None else f"{self.repository}@{self.digest}"
 
 
 def read(root: Path) -> Mapping[str, Entry]:
@@ -100,7 +98,20 @@ def locked_images(root: Path) -> Mapping[str, Image]:
     """
     entries = read(root)
     return {
-        name: entries.get(name, Entry()).image(name)
-        or Image(name=name, reference=local_reference(name, specification, root), digest=None, verified=False)
+        name: _image(name, entries.get(name, Entry()), specification, content_hash(name, specification, root))
         for name, specification in specifications(root).items()
     }
+
+
+def _image(name: str, entry: Entry, specification: Specification, wanted: str) -> Image:
+    pinned = entry.reference is not None
+    image = Image(
+        name=name,
+        reference=entry.reference or f"{LOCAL}/{name}:{wanted}",
+        digest=entry.digest if pinned else None,
+        verified=pinned and entry.verified,
+        content_hash=entry.content_hash if pinned else wanted,
+        capabilities=specification.capabilities,
+        doubts=(),
+    )
+    return image.model_copy(update={"doubts": doubts(image, wanted=wanted)})

@@ -15,8 +15,8 @@ from ci.cache import cache_directory
 from ci.devices.probe import Device
 from ci.engines import daemon
 from ci.errors import SuiteError
-from ci.plan import Plan
-from ci.preflight.report import Line
+from ci.plan import Image, Plan
+from ci.preflight.report import Line, State
 
 GIBIBYTE = 1024**3
 RUN_DISK = 2 * GIBIBYTE
@@ -50,6 +50,8 @@ def _all_lines(plan: Plan, devices: Sequence[Device], runs: Path) -> Iterator[Li
     yield _disk(plan, runs)
     yield _shared_memory(plan)
     yield _limits(plan)
+    if plan.image is not None:
+        yield from _doubts(plan, plan.image)
     if plan.engine == "docker":
         yield _image(plan)
     else:
@@ -151,6 +153,14 @@ def _limits(plan: Plan) -> Line:
     return line(state="ok", detail=detail, hint="--timeout, or limits: in the scenario")
 
 
+def _doubts(plan: Plan, image: Image) -> Iterator[Line]:
+    line = partial(_Line, scenario=plan.scenario, name="image", failure_class="image")
+    state: State = "failed" if plan.strict else "warning"
+    where = " (refused under CI)" if plan.strict else ""
+    for doubt in image.doubts:
+        yield line(state=state, detail=f"{doubt.what}{where}", hint=doubt.mend)
+
+
 def _image(plan: Plan) -> Line:
     line = partial(_Line, scenario=plan.scenario, name="image", failure_class="image")
     image = plan.image
@@ -167,8 +177,6 @@ def _image(plan: Plan) -> Line:
                 return _absent_image(plan, line, shown, free)
     except SuiteError as error:
         return line(state="failed", detail=error.message, hint=error.hint or "")
-    if not image.verified:
-        return line(state="warning", detail=f"{shown} is here, not verified", hint=f"inv images.verify {image.name}")
     return line(state="ok", detail=f"{shown} is here", hint="containers/images.lock pins it")
 
 

@@ -122,6 +122,8 @@ def _carry_out(run: _Run, engine: Engine, prepare: Prepare) -> None:
             if run.plan.preflight_only is None:
                 _use(run, engine, prepared.devices)
     except SuiteError as error:
+        if run.diagnosis is not None:  # what the preparation found at the end explains it
+            run.notes.append(f"before that: {run.diagnosis.message}")
         run.diagnosis = Diagnosis(failure_class=error.failure_class, message=error.message, hint=error.hint)
     except OSError as error:
         wrapped = _unwritable(error, run.directory)

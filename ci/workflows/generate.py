@@ -55,7 +55,15 @@ def _image(name: str, settings: Settings, images: Mapping[str, Image]) -> Image:
             f"the image `{name}` is not pinned, and nothing in unpinned_images of settings.yaml stands in for it",
             hint=f"`inv images.pin {name}` pins it",
         )
-    return Image(name=name, reference=settings.unpinned_images[name], digest=None, verified=False)
+    return Image(
+        name=name,
+        reference=settings.unpinned_images[name],
+        digest=None,
+        verified=False,
+        content_hash=None,
+        capabilities=(),
+        doubts=(),
+    )
 
 
 def _remark(image: Image) -> str:

@@ -19,6 +19,19 @@ CHECKS = {
 }
 
 
+def fake_image(reference: str, *, digest: str | None = None) -> Image:
+    """Return an image of this engine as a plan names it."""
+    return Image(
+        name="fake",
+        reference=reference,
+        digest=digest,
+        verified=digest is not None,
+        content_hash=None,
+        capabilities=(),
+        doubts=(),
+    )
+
+
 def plan(*behaviour: str, image: str | None = None, **changes: Any) -> Plan:
     """Return a plan for the host, or for Docker when an image is named."""
     return Plan(
@@ -37,7 +50,8 @@ def plan(*behaviour: str, image: str | None = None, **changes: Any) -> Plan:
             "arguments": (),
             "environment": {"PYTHONPATH": str(PROGRAMS), "PYTHONUNBUFFERED": "1"},
             "working_directory": None,
-            "image": image and Image(name="fake", reference=image, digest=None, verified=False),
+            "image": image and fake_image(image),
+            "strict": False,
             "mounts": (Mount(path=str(PROGRAMS), read_only=True),) if image else (),
             "devices": 0,
             "steps": (),

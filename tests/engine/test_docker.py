@@ -21,10 +21,10 @@ from ci.engines.accelerators import device_options
 from ci.engines.docker import DockerEngine
 from ci.engines.engine import Command
 from ci.errors import DeviceError, ImageError
-from ci.plan import Image, Plan
+from ci.plan import Plan
 from tests.engine import python_image
 from tests.engine.conftest import Start, marked_processes, traces, until
-from tests.engine.plans import plan
+from tests.engine.plans import fake_image, plan
 
 
 def _opened(chosen: Plan, directory: Path, *, devices: tuple[int, ...] = ()) -> Any:
@@ -124,7 +124,7 @@ def test_an_image_that_is_not_here(start: Start) -> None:
 
 
 def test_an_image_that_is_not_the_pinned_one(image: str, tmp_path: Path) -> None:
-    pinned = Image(name="fake", reference=image, digest=f"sha256:{'0' * 64}", verified=True)
+    pinned = fake_image(image, digest=f"sha256:{'0' * 64}")
     chosen = plan("passes", image=image).model_copy(update={"image": pinned})
     with pytest.raises(ImageError, match="is not the one that is pinned"), _opened(chosen, tmp_path):
         pass

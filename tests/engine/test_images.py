@@ -25,7 +25,6 @@ from ci.images.difference import Change, difference
 from ci.images.leftovers import leftovers
 from ci.images.registry import Repository
 from ci.images.verify import verify
-from ci.plan import Image
 from tests.engine import python_image
 from tests.engine.images.registry import PASSWORD, USER, Registry, served
 from tests.engine.images.repository import SITE, SUITE, SmallRepository, small_repository
@@ -267,7 +266,8 @@ def test_a_pin_is_what_a_run_starts(small: SmallRepository, place: Repository, c
     assert entry.versions["torch"] == "2.0.0+cpu"
     assert lock.read(small.root)["tiny"] == entry
     locked = lock.locked_images(small.root)["tiny"]
-    assert locked == Image(name="tiny", reference=f"{place}@{entry.digest}", digest=entry.digest, verified=True)
+    assert (locked.reference, locked.digest) == (f"{place}@{entry.digest}", entry.digest)
+    assert (locked.verified, locked.doubts) == (True, ())
     client.images.remove(small.build().identifier, force=True)
     _, digest = images.prepare(client, locked, stop=lambda: False)
     assert digest == entry.digest

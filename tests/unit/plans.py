@@ -17,8 +17,15 @@ IMAGES = {
         reference=f"registry.invalid/verl-e2e/{name}@sha256:{'0' * 64}",
         digest=f"sha256:{'0' * 64}",
         verified=True,
+        content_hash="1" * 12,
+        capabilities=capabilities,
+        doubts=(),
     )
-    for name in ("cuda", "ascend", "cpu")
+    for name, capabilities in {
+        "cuda": ("vllm", "fsdp", "megatron", "nccl"),
+        "ascend": ("vllm", "fsdp", "megatron", "hccl"),
+        "cpu": ("fsdp",),
+    }.items()
 }
 
 
@@ -28,7 +35,7 @@ def plan_of(
     values: dict[str, Any] = {
         "environment": {"HOME": "/home/ci", **(environment or {})},
         "machine": "cpu",
-        "inside_image": False,
+        "inside": None,
         "cache": Path("/home/ci/.cache/verl-e2e"),
         "images": IMAGES,
     }

@@ -10,10 +10,13 @@ import pytest
 from ci.caller import caller_environment
 from ci.dry_run import headline, plan_text
 from ci.errors import ConfigError
+from ci.images.identity import Identity
 from ci.options import Options, parse
 from ci.plan import Plan, Verl
 from ci.scenarios.catalogue import load
 from tests.unit.plans import IMAGES, plan_of
+
+INSIDE = Identity(name="cuda", content_hash="1" * 12, source_commit="abc", base="base", versions={})
 
 
 def test_auto_takes_the_machines_devices() -> None:
@@ -36,8 +39,9 @@ def test_under_ci_nothing_becomes_a_rehearsal_by_itself(variable: str) -> None:
 
 
 def test_inside_an_image_the_trainer_starts_straight_here() -> None:
-    plan = plan_of("fsdp2", machine="cuda", inside_image=True)
-    assert (plan.engine, plan.image, plan.mounts) == ("host", None, ())
+    plan = plan_of("fsdp2", machine="cuda", inside=INSIDE)
+    assert (plan.engine, plan.image, plan.mounts) == ("host", IMAGES["cuda"], ())
+    assert plan.verl.name == ""
 
 
 def test_the_other_accelerator_is_refused_with_the_twin() -> None:
@@ -68,7 +72,7 @@ def test_megatron_reaches_every_process_and_nothing_else_is_put_there() -> None:
 
 
 def test_what_the_caller_has_on_the_python_path_stays_behind_on_the_host() -> None:
-    plan = plan_of("megatron", machine="cuda", inside_image=True, environment={"PYTHONPATH": "/mine"})
+    plan = plan_of("megatron", machine="cuda", inside=INSIDE, environment={"PYTHONPATH": "/mine"})
     assert plan.environment["PYTHONPATH"].endswith(":/mine")
     assert (
         "/mine"
