@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,8 @@ RELEASE = "0.9.1"
 REHEARSAL_IMAGE = "cpu"
 REHEARSAL_NEEDS = ("fsdp",)
 """A rehearsal trains with FSDP, and its rollout is the suite's own."""
+_SEARCHED = ("PATH", "LD_LIBRARY_PATH")
+"""Variables of an image that come before the caller's own, and do not replace them."""
 _PY_EXECUTABLE = "ray_kwargs.ray_init.runtime_env.py_executable"
 
 
@@ -101,7 +103,7 @@ def plan_for(name: str, options: Options, *, catalogue: Catalogue, surroundings:
         module=MODULE,
         overrides=_overrides(scenario, py_executable, verl_version, notes, rehearsal=rehearsal),
         arguments=options.arguments,
-        environment=_environment(scenario, verl, surroundings, engine, rehearsal=rehearsal),
+        environment=_environment(scenario, verl, surroundings, engine, image, rehearsal=rehearsal),
         working_directory=verl.name if verl.kind == "checkout" and not rehearsal else None,
         image=image,
         strict=surroundings.is_ci,
@@ -233,20 +235,34 @@ def _overrides(
 
 
 def _environment(
-    scenario: Scenario, verl: Verl, surroundings: Surroundings, engine: EngineName, *, rehearsal: bool
+    scenario: Scenario,
+    verl: Verl,
+    surroundings: Surroundings,
+    engine: EngineName,
+    image: Image | None,
+    *,
+    rehearsal: bool,
 ) -> dict[str, str]:
     given = surroundings.environment
-    inherited = given.get("PYTHONPATH", "") if engine == "host" else ""
+    inside = surroundings.inside.environment if surroundings.inside and image and engine == "host" else {}
+    inherited = (inside.get("PYTHONPATH", ""), given.get("PYTHONPATH", "")) if engine == "host" else ()
     checkout = verl.name if rehearsal and verl.kind == "checkout" else ""
-    python_path = (*(() if rehearsal else scenario.python_path), str(PLUGINS), checkout, inherited)
+    python_path = (*(() if rehearsal else scenario.python_path), str(PLUGINS), checkout, *inherited)
+    searched = {name: (inside[name], given.get(name, "")) for name in _SEARCHED if name in inside}
     modules = ("verl_observer", *(("verl_rehearsal",) if rehearsal else ()), given.get("VERL_USE_EXTERNAL_MODULES", ""))
     return {
+        **inside,
+        **{name: _joined(folders) for name, folders in searched.items()},
         **scenario.environment,
         **(scenario.rehearsal.environment if rehearsal else {}),
-        "PYTHONPATH": ":".join(part for part in python_path if part),
+        "PYTHONPATH": _joined(python_path),
         "PYTHONUNBUFFERED": "1",
         "VERL_USE_EXTERNAL_MODULES": ",".join(module for module in modules if module),
     }
+
+
+def _joined(paths: Iterable[str]) -> str:
+    return ":".join(dict.fromkeys(folder for path in paths for folder in path.split(":") if folder))
 
 
 def _mounts(

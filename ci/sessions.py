@@ -20,8 +20,6 @@ from ci.engines.docker import DockerEngine
 from ci.engines.engine import Engine
 from ci.engines.host import HostEngine
 from ci.errors import ConfigError, SuiteError, error_for
-from ci.images.drift import undrifted
-from ci.images.identity import inside_image
 from ci.options import HelpRequested, parse
 from ci.plan import Plan, Verl
 from ci.planning import RELEASE, plan_for
@@ -73,8 +71,7 @@ def _preparation(plan: Plan) -> Prepare:
         if plan.preflight_only is None:
             stage.say(summary(found.lines))
         source = find_source(plan.verl)
-        inside = inside_image() if plan.engine == "host" and plan.image is not None else None
-        with _leased(plan) as devices, undrifted(inside):
+        with _leased(plan) as devices:
             yield Prepared(
                 configuration=found.configurations.get(plan.scenario),
                 verl=VerlRecord(version=source.version, commit=source.commit),

@@ -21,6 +21,7 @@ from ci.engines.container import ContainerExecution
 from ci.engines.engine import Command
 from ci.engines.owner import OWNER_VARIABLE, RUN_VARIABLE, Owner
 from ci.errors import ConfigError
+from ci.images.drift import of_changes
 from ci.plan import EngineName, Image, Plan
 
 LABEL = "verl-e2e"
@@ -56,6 +57,14 @@ class DockerWorkspace:
     def notes(self) -> tuple[str, ...]:
         """Return the orphans reaped before, and what the kernel or the engine did to containers."""
         return (*self.reaped, *self.lacking, *(note for execution in self.executions for note in execution.notes))
+
+    def drift(self) -> tuple[str, ...]:
+        """Look at what each container changed of its image."""
+        found: dict[str, None] = {}
+        for execution in self.executions:
+            with daemon.explained("comparing a container with its image", image=self.image.reference):
+                found |= dict.fromkeys(of_changes(self.client.api.diff(execution.identifier) or ()))
+        return tuple(found)
 
     def start(self, command: Command) -> ContainerExecution:
         """Create a container, attach to it, and only then start it: nothing it writes is lost."""

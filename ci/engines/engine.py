@@ -64,6 +64,13 @@ class Workspace(Protocol):
     def notes(self) -> tuple[str, ...]:
         """Return what the reader of the run should know: orphans reaped before, processes that could not be ended."""
 
+    def drift(self) -> tuple[str, ...]:
+        """Return a line for each package of the image that a job or a command has replaced so far.
+
+        Raises:
+            ImageError: it cannot be found out.
+        """
+
     def start(self, command: Command) -> Execution:
         """Start a command; one at a time."""
 

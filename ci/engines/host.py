@@ -20,6 +20,8 @@ from ci.engines import processes, stacks
 from ci.engines.engine import Command
 from ci.engines.owner import OWNER_VARIABLE, RUN_VARIABLE, Owner
 from ci.errors import ConfigError
+from ci.images.drift import differences, installed
+from ci.images.identity import Identity, inside_image
 from ci.plan import EngineName, Plan
 
 _LAUNCH = Path(__file__).with_name("launch.py")
@@ -86,6 +88,8 @@ class HostWorkspace:
     environment: dict[str, str]
     before: set[psutil.Process]
     reaped: tuple[str, ...]
+    inside: Identity | None
+    """The image that this machine was started from, where the plan counts on it."""
     image_digest: str | None = None
     executions: list[HostExecution] = field(default_factory=list)
 
@@ -95,6 +99,10 @@ class HostWorkspace:
         survivors = {process for execution in self.executions for process in execution.survivors}
         left = tuple(f"could not be ended: {processes.describe(process)}" for process in processes.living(survivors))
         return (*self.reaped, *left)
+
+    def drift(self) -> tuple[str, ...]:
+        """Compare this machine's packages with those its image was built with."""
+        return () if self.inside is None else differences(self.inside.versions, installed(self.environment))
 
     def start(self, command: Command) -> HostExecution:
         """Start a command that dies with this process."""
@@ -144,8 +152,14 @@ class HostEngine:
             }
             if devices and (visible := _VISIBLE_DEVICES.get(plan.target)):
                 environment[visible] = ",".join(map(str, devices))
+                # Otherwise CUDA counts the fastest device first, and the leased ids are nvidia-smi's.
+                environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
             workspace = HostWorkspace(
-                run_id=run_id, environment=environment, before=processes.children(), reaped=reaped
+                run_id=run_id,
+                environment=environment,
+                before=processes.children(),
+                reaped=reaped,
+                inside=inside_image() if plan.image is not None else None,
             )
             try:
                 yield workspace

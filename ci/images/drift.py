@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from ci.errors import ImageError
-from ci.images.identity import Identity
 
 _INVENTORY = """
 import json
@@ -17,25 +16,13 @@ print(json.dumps({found.metadata["Name"]: found.version for found in distributio
 """
 _OWN = frozenset({"verl"})
 """What a job is there to install: the verl under test."""
-
-
-@contextlib.contextmanager
-def undrifted(identity: Identity | None) -> Iterator[None]:
-    """Compare the packages with the image's identity before and after the body; outside an image do nothing.
-
-    Raises:
-        ImageError: with every package that was replaced, added or removed.
-    """
-    if identity is None:
-        yield
-        return
-    _refuse(identity, "a step before the run")
-    yield
-    _refuse(identity, "the run itself, or a data step of it,")
+_METADATA = re.compile(r"/(?:site|dist)-packages/([^/]+)-([^/-]+)\.(?:dist|egg)-info$")
+"""The folder that an installed package has beside its code: https://packaging.python.org/en/latest/specifications/recording-installed-packages/"""
+_ADDED, _DELETED = 1, 2
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a line for each package that is not as it was, the suite's subject left out."""
+    """Return a line for each package that is not as it was, the subject of the run left out."""
     names = sorted({*before, *after} - _OWN, key=str.lower)
     return tuple(
         f"{name}: {before.get(name, 'absent')} → {after.get(name, 'absent')}"
@@ -44,20 +31,31 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[st
     )
 
 
-def _refuse(identity: Identity, culprit: str) -> None:
-    found = differences(identity.versions, _installed())
-    if found:
-        count = "1 package" if len(found) == 1 else f"{len(found)} packages"
-        raise ImageError(
-            "\n".join((f"{culprit} changed {count} of the image {identity.name}", *map("  - {}".format, found))),
-            hint="install what a job needs into the image, or into an environment of its own",
-        )
+def of_changes(changes: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
+    """Return the packages that differ in a container from its image, by the changes of its file system.
+
+    Each change has ``Path`` and ``Kind``, as Docker's API answers: https://docs.docker.com/reference/api/engine/
+    """
+    kinds: dict[object, dict[str, str]] = {_ADDED: {}, _DELETED: {}}
+    for change in changes:
+        kind, found = change["Kind"], _METADATA.search(str(change["Path"]))
+        if found and kind in kinds:
+            kinds[kind][found[1].replace("_", "-")] = found[2]
+    return differences(kinds[_DELETED], kinds[_ADDED])
 
 
-def _installed() -> Mapping[str, str]:
-    """Return the packages of the image's own Python, asked anew: what is imported here is another environment's."""
+def installed(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the packages of the image's own Python, asked anew: what is imported here is another environment's.
+
+    ``environment`` is the run's: PATH in it finds the Python.
+
+    Raises:
+        ImageError: it does not answer.
+    """
     try:
-        done = subprocess.run(("python3", "-c", _INVENTORY), capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            ("python3", "-c", _INVENTORY), capture_output=True, text=True, check=True, timeout=60, env=environment
+        )
         return dict(json.loads(done.stdout))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise ImageError(

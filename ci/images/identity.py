@@ -22,6 +22,8 @@ class Identity(BaseModel):
     source_commit: str
     """The suite's commit; ``-dirty`` follows where its files had been changed."""
     base: str
+    environment: Mapping[str, str]
+    """Its variables that decide what is found: the shell of a job that runs in it may not have inherited them."""
     versions: Mapping[str, str]
     """Every Python package of the image."""
 

@@ -1,10 +1,15 @@
 """Write, at the end of a build, which image this is. Runs in the image's own Python, on nothing but that."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import distributions
 from pathlib import Path
+
+_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_HOME", "UV_PROJECT_ENVIRONMENT")
+_PREFIXES = ("ASCEND_", "ATB_", "TOOLCHAIN_")
+"""What decides which programs and libraries are found. No other: one can hold a proxy's password."""
 
 
 def main(words: Sequence[str]) -> None:
@@ -16,6 +21,9 @@ def main(words: Sequence[str]) -> None:
         "content_hash": content_hash,
         "source_commit": source_commit,
         "base": base,
+        "environment": {
+            name: value for name, value in os.environ.items() if name in _VARIABLES or name.startswith(_PREFIXES)
+        },
         "versions": dict(sorted(versions.items(), key=lambda item: item[0].lower())),
     }
     target = Path("/etc/verl-e2e/image.json")

@@ -200,7 +200,7 @@ def _absent_image(plan: Plan, line: partial[Line], shown: str, free: int) -> Lin
 def _launcher(plan: Plan) -> Line:
     line = partial(_Line, scenario=plan.scenario, name="launcher", failure_class="config")
     program = plan.launcher[0]
-    if shutil.which(program):
+    if shutil.which(program, path=plan.environment.get("PATH")):
         return line(state="ok", detail=program, hint="VERL_USE_UV=0 starts the image's own python3")
     if plan.rehearsal:
         return line(state="ok", detail="the rehearsal's environment is made first", hint="once; 2 GB, about 90 s")

@@ -18,7 +18,15 @@ from types import MappingProxyType
 
 from ci.engines.engine import Command, Engine, Execution, Workspace
 from ci.engines.host import HostEngine
-from ci.errors import CancelledError, DeviceError, ProductError, SuiteError, TimeLimitError, error_for
+from ci.errors import (
+    CancelledError,
+    DeviceError,
+    ImageError,
+    ProductError,
+    SuiteError,
+    TimeLimitError,
+    error_for,
+)
 from ci.plan import Plan, Step
 from ci.runs import diagnose, record, report, verdict
 from ci.runs.console import Console, Terminal
@@ -122,7 +130,7 @@ def _carry_out(run: _Run, engine: Engine, prepare: Prepare) -> None:
             if run.plan.preflight_only is None:
                 _use(run, engine, prepared.devices)
     except SuiteError as error:
-        if run.diagnosis is not None:  # what the preparation found at the end explains it
+        if run.diagnosis is not None:  # packages that were replaced explain it
             run.notes.append(f"before that: {run.diagnosis.message}")
         run.diagnosis = Diagnosis(failure_class=error.failure_class, message=error.message, hint=error.hint)
     except OSError as error:
@@ -145,10 +153,21 @@ def _use(run: _Run, engine: Engine, devices: tuple[int, ...]) -> None:
         workspace = stack.enter_context(_opened(run, engine, devices))
         try:
             run.image_digest = workspace.image_digest
+            _refuse_drift(run, workspace, "a step before the run")
             _commands(run, workspace)
+            _refuse_drift(run, workspace, "the run, or a data step of it,")
         finally:
             stack.close()  # what could not be ended is known only now
             run.notes += workspace.notes
+
+
+def _refuse_drift(run: _Run, workspace: Workspace, culprit: str) -> None:
+    if (image := run.plan.image) and (found := workspace.drift()):
+        count = "1 package" if len(found) == 1 else f"{len(found)} packages"
+        raise ImageError(
+            "\n".join((f"{culprit} changed {count} of the image {image.name}", *map("  - {}".format, found))),
+            hint="install what a job needs into the image, or into an environment of its own",
+        )
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,13 @@ def test_a_program_that_the_image_lacks(start: Start, image: str, client: docker
     assert traces(driver.record.id, client) == []
 
 
+def test_a_command_that_replaces_a_package_of_the_image(start: Start, image: str) -> None:
+    driver = start(plan("replaces_a_package", image=image))
+    assert driver.wait() == 12, driver.terminal
+    assert (driver.record.status, driver.record.failure_class) == ("failed", "image")
+    assert "changed 1 package of the image fake\n  - torch: absent → 9.0" in str(driver.record.message)
+
+
 def test_no_engine_at_all(start: Start, tmp_path: Path) -> None:
     socket = f"unix://{tmp_path}/docker.sock"
     driver = start(plan("passes", image="x"), environment={"DOCKER_HOST": socket})

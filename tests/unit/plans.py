@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ci.images.identity import Identity
 from ci.options import Options
 from ci.plan import Image, Plan
 from ci.planning import Surroundings, plan_for
@@ -27,6 +28,19 @@ IMAGES = {
         "cpu": ("fsdp",),
     }.items()
 }
+
+IDENTITY = Identity(
+    name="cuda",
+    content_hash="1" * 12,
+    source_commit="abc",
+    base="base",
+    environment={
+        "PATH": "/opt/verl/bin:/usr/bin",
+        "PYTHONPATH": "/workspace/Megatron-LM",
+        "UV_PROJECT_ENVIRONMENT": "/opt/verl",
+    },
+    versions={},
+)
 
 
 def plan_of(

@@ -10,13 +10,10 @@ import pytest
 from ci.caller import caller_environment
 from ci.dry_run import headline, plan_text
 from ci.errors import ConfigError
-from ci.images.identity import Identity
 from ci.options import Options, parse
 from ci.plan import Plan, Verl
 from ci.scenarios.catalogue import load
-from tests.unit.plans import IMAGES, plan_of
-
-INSIDE = Identity(name="cuda", content_hash="1" * 12, source_commit="abc", base="base", versions={})
+from tests.unit.plans import IDENTITY, IMAGES, plan_of
 
 
 def test_auto_takes_the_machines_devices() -> None:
@@ -39,9 +36,20 @@ def test_under_ci_nothing_becomes_a_rehearsal_by_itself(variable: str) -> None:
 
 
 def test_inside_an_image_the_trainer_starts_straight_here() -> None:
-    plan = plan_of("fsdp2", machine="cuda", inside=INSIDE)
+    plan = plan_of("fsdp2", machine="cuda", inside=IDENTITY)
     assert (plan.engine, plan.image, plan.mounts) == ("host", IMAGES["cuda"], ())
     assert plan.verl.name == ""
+
+
+def test_inside_an_image_its_variables_are_there_though_the_jobs_shell_did_not_inherit_them() -> None:
+    environment = plan_of(
+        "megatron", machine="cuda", inside=IDENTITY, environment={"PATH": "/mine:/usr/bin"}
+    ).environment
+    assert environment["PATH"] == "/opt/verl/bin:/usr/bin:/mine"
+    assert environment["UV_PROJECT_ENVIRONMENT"] == "/opt/verl"
+    assert environment["PYTHONPATH"].split(":").count("/workspace/Megatron-LM") == 1
+    rehearsed = plan_of("fsdp2", Options(target="cpu"), inside=IDENTITY, environment={"PATH": "/mine"})
+    assert "PATH" not in rehearsed.environment
 
 
 def test_the_other_accelerator_is_refused_with_the_twin() -> None:
@@ -72,7 +80,7 @@ def test_megatron_reaches_every_process_and_nothing_else_is_put_there() -> None:
 
 
 def test_what_the_caller_has_on_the_python_path_stays_behind_on_the_host() -> None:
-    plan = plan_of("megatron", machine="cuda", inside=INSIDE, environment={"PYTHONPATH": "/mine"})
+    plan = plan_of("megatron", machine="cuda", inside=IDENTITY, environment={"PYTHONPATH": "/mine"})
     assert plan.environment["PYTHONPATH"].endswith(":/mine")
     assert (
         "/mine"

@@ -36,6 +36,11 @@ def passes() -> None:
     sys.stdout.write("the last line has no end")
 
 
+def replaces_a_package() -> None:
+    pathlib.Path("/tmp/lib/site-packages/torch-9.0.dist-info").mkdir(parents=True)
+    passes()
+
+
 def fails() -> None:
     print("Traceback (most recent call last):")
     print('  File "trainer.py", line 1, in <module>')

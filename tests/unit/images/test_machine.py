@@ -78,7 +78,14 @@ def test_variables_of_pip_win_over_its_files_and_paths_of_this_machine_stay_here
 def test_the_identity_says_which_image_this_is(tmp_path: Path) -> None:
     path = tmp_path / "image.json"
     assert inside_image(path) is None
-    fields = {"name": "cpu", "content_hash": "1", "source_commit": "2", "base": "b", "versions": {"torch": "2.13.0"}}
+    fields = {
+        "name": "cpu",
+        "content_hash": "1",
+        "source_commit": "2",
+        "base": "b",
+        "environment": {},
+        "versions": {"torch": "2.13.0"},
+    }
     path.write_text(json.dumps(fields))
     found = inside_image(path)
     assert found is not None

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ConfigError
-from ci.images.identity import Identity
 from ci.images.lock import locked_images
 from ci.images.policy import doubts, missing_capabilities
 from ci.options import Options
 from ci.plan import Plan
 from ci.preflight.machine import machine_lines
 from ci.scenarios.catalogue import load
-from tests.unit.plans import IMAGES, plan_of
+from tests.unit.plans import IDENTITY, IMAGES, plan_of
 
 ROOT = Path(__file__).parents[3]
 TODAY = "1" * 12
@@ -64,7 +63,7 @@ def test_a_pair_that_does_not_fit_is_refused_with_one_that_does() -> None:
 
 
 def _inside(name: str, content_hash: str) -> Plan:
-    identity = Identity(name=name, content_hash=content_hash, source_commit="abc", base="base", versions={})
+    identity = IDENTITY.model_copy(update={"name": name, "content_hash": content_hash})
     return plan_of("fsdp2", machine="cuda", inside=identity)
 
 
