@@ -38,17 +38,23 @@ def connect(*, timeout_s: int) -> Iterator[docker.DockerClient]:
         yield client
 
 
-def _address() -> str:
+def address() -> str:
+    """Return where the engine is looked for."""
     return os.environ.get("DOCKER_HOST") or ContextAPI.kwargs_from_context().get("base_url") or DEFAULT_UNIX_SOCKET
 
 
 def _knock() -> None:
     """Connect once to a local engine: the SDK leaves its own socket open when nobody answers."""
-    _, local, path = _address().partition("unix://")
+    _, local, path = address().partition("unix://")
     if local:
         with socket.socket(socket.AF_UNIX) as knock:
             knock.settimeout(5.0)
             knock.connect(path)
+
+
+def is_podman(client: docker.DockerClient) -> bool:
+    """Tell whether podman answers in Docker's place."""
+    return any(part.get("Name") == "Podman Engine" for part in client.version().get("Components") or ())
 
 
 @contextlib.contextmanager
@@ -101,6 +107,12 @@ _MEANINGS = (
         "nvidia-container-runtime.*not found",
     ),
     _meaning(
+        ImageError,
+        "podman has no init process to put into the container",
+        "install catatonit",
+        "container-init binary not found",
+    ),
+    _meaning(
         DeviceError,
         "a device could not be given to the container",
         "`nvidia-smi` or `npu-smi info` on the host shows whether the devices and their driver work",
@@ -130,6 +142,12 @@ _MEANINGS = (
         "not found: manifest",
         "repository .* not found",
         "invalid reference format",
+    ),
+    _meaning(
+        ImageError,
+        "the registry speaks plain HTTP",
+        "allow it: insecure-registries in /etc/docker/daemon.json, or `insecure = true` in podman's registries.conf",
+        "server gave HTTP response to HTTPS client",
     ),
     _meaning(
         NetworkError,
@@ -163,7 +181,7 @@ _MEANINGS = (
 
 
 def _no_connection(error: Exception) -> ImageError:
-    place = _address()
+    place = address()
     text = _text(error)
     if isinstance(error, PermissionError) or "Permission denied" in text or "PermissionError" in text:
         return ImageError(

@@ -20,7 +20,7 @@ from ci.engines.accelerators import ACCELERATOR_SHARED_MEMORY, REHEARSAL_SHARED_
 from ci.engines.container import ContainerExecution
 from ci.engines.engine import Command
 from ci.engines.owner import OWNER_VARIABLE, RUN_VARIABLE, Owner
-from ci.errors import ConfigError
+from ci.errors import ConfigError, DeviceError
 from ci.images.drift import of_changes
 from ci.plan import EngineName, Image, Plan
 
@@ -135,6 +135,12 @@ class DockerEngine:
                 reaped = _reap(client)
             image_id, digest = images.prepare(client, plan.image, stop=stop)
             with daemon.explained("asking the engine about itself", image=plan.image.reference):
+                if devices and plan.target == "cuda" and daemon.is_podman(client):
+                    raise DeviceError(
+                        "podman passes no NVIDIA device on that is asked for through its Docker-compatible socket, and "
+                        "does not say so: https://github.com/containers/podman/issues/22645",
+                        hint="use Docker, or start the machine from the image and let the host engine run there",
+                    )
                 identity = _identity(client.info())
             workspace = DockerWorkspace(
                 client=client,

@@ -69,7 +69,7 @@ def build(name: str, root: Path, *, base: str | None = None, dry_run: bool = Fal
         found = None if dry_run else _found(client, reference, wanted)
         if found is not None:
             return Built(reference=reference, identifier=found, reused=True)
-        builder = find_builder()
+        builder = find_builder(podman=daemon.address() if daemon.is_podman(client) else None)
         settings = pip_settings(environment)
         if name == "cpu" and not settings.links and (index := cpu_torch_index(environment)):
             arguments["TORCH_INDEX"] = index
@@ -120,8 +120,9 @@ def _command(
     given = [f"--build-arg={key}={value}" for key, value in arguments.items()]
     given += [f"--build-arg={key}" for key in _PROXIES if environment.get(key)]
     given += [f"--secret=id={key},src={path}" for key, path in secrets.items()]
-    progress = ("--progress=plain",) if environment.get("CI") and "podman" not in builder.version else ()
-    return (builder.program, "build", *progress, f"--tag={reference}", *given, str(context))
+    progress = ("--progress=plain",) if environment.get("CI") and not builder.registry else ()
+    tag = f"--tag={builder.registry}{reference}"
+    return (*builder.command, *progress, tag, *given, str(context))
 
 
 def _run(argv: Sequence[str], builder: Builder, environment: Mapping[str, str], name: str) -> None:

@@ -1,4 +1,4 @@
-"""The program that builds: the first `docker` on PATH that can do a BuildKit build, else podman."""
+"""The program that builds into the engine's store: the first docker on PATH that can do a BuildKit build, or podman."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ class Builder:
 
     program: str
     version: str
+    command: tuple[str, ...]
+    """What builds, up to the options of every build."""
+    registry: str = ""
+    """What has to stand before a tag, so that the engine finds it by the name without."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that it needs for it."""
 
@@ -27,38 +31,54 @@ class Builder:
         return f"{self.program} ({self.version})"
 
 
-def find_builder(path: str | None = None) -> Builder:
-    """Return the builder of this machine.
+def find_builder(*, podman: str | None = None, path: str | None = None) -> Builder:
+    """Return the builder of this machine; ``podman`` is the engine's address where podman answers.
 
     Raises:
         ImageError: there is none; the message says what is wrong with each that was found.
     """
+    if podman is not None:
+        return _podman(podman, path)
     refused: list[str] = []
     for program in _on_path("docker", path):
         found = _docker(program)
         if isinstance(found, Builder):
             return found
         refused.append(f"{program}: {found}")
-    for program in _on_path("podman", path):
-        return Builder(program=program, version=f"podman {_output(program, 'version', '--format={{.Client.Version}}')}")
     raise ImageError(
-        f"nothing here can build an image with BuildKit: {'; '.join(refused) or 'no docker and no podman on PATH'}",
-        hint="install docker's plug-in buildx (docker-buildx-plugin), or podman",
+        f"nothing here can build an image with BuildKit: {'; '.join(refused) or 'no docker on PATH'}",
+        hint="install docker's plug-in buildx (docker-buildx-plugin), or let DOCKER_HOST name podman's socket",
     )
+
+
+def _podman(address: str, path: str | None) -> Builder:
+    for program in _on_path("podman", path):
+        return Builder(
+            program=program,
+            version=f"podman {_output(program, 'version', '--format={{.Client.Version}}', code_matters=False)}",
+            # Docker's format keeps what OCI's has no field for, such as SHELL.
+            command=(program, "--url", address, "build", "--format=docker"),
+            registry="docker.io/",  # where podman's Docker-compatible socket looks for a name without one
+        )
+    raise ImageError(f"{address} is podman's, and there is no podman on PATH to build with", hint="install podman")
 
 
 def _docker(program: str) -> Builder | str:
     """Return the builder, or what is wrong with it."""
     kit = {"DOCKER_BUILDKIT": "1"}
     if (buildx := _output(program, "buildx", "version")) is not None:
-        return Builder(program=program, version=" ".join(buildx.split()[:2]), environment=kit)
+        return Builder(
+            program=program, command=(program, "build"), version=" ".join(buildx.split()[:2]), environment=kit
+        )
     # Of the client alone: without a server the command ends with an error, and still says it.
     version = _output(program, "version", "--format={{.Client.Version}}", code_matters=False) or ""
     major = version.split(".")[0]
     if not major.isdecimal():
         return "it does not tell its version"
     if int(major) < _BUILT_IN_UNTIL:
-        return Builder(program=program, version=f"docker {version}, BuildKit built in", environment=kit)
+        return Builder(
+            program=program, command=(program, "build"), version=f"docker {version}, BuildKit built in", environment=kit
+        )
     return f"docker {version} without the plug-in buildx"
 
 

@@ -26,7 +26,9 @@ def leftovers(root: Path, *, remove: bool) -> tuple[str, ...]:
         for name, current in wanted.items():
             repository = f"{lock.LOCAL}/{name}"
             with daemon.explained(f"looking for images of {repository}", image=repository):
-                tags = {tag for image in client.images.list(name=repository) for tag in image.tags}
+                images = client.images.list(name=repository)
+                # podman writes out the registry that a name without one means.
+                tags = {tag.removeprefix("docker.io/") for image in images for tag in image.tags}
             for tag in sorted(tag for tag in tags if tag.startswith(f"{repository}:") and tag != current):
                 if remove:
                     with daemon.explained(f"removing {tag}", image=tag):

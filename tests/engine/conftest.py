@@ -20,7 +20,7 @@ import pytest
 from ci.plan import Plan
 from ci.runs import record
 from ci.runs.record import Record
-from tests.engine import python_image
+from tests.engine import podman, python_image
 from tests.engine.plans import ROOT, plan
 
 
@@ -58,9 +58,30 @@ class Driver:
 Start = Callable[..., Driver]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what needs an engine with Docker and with podman, and what any engine does with the host's, too."""
+    if "fake_plan" in metafunc.fixturenames:
+        pairs = [("host", "docker"), ("docker", "docker"), ("docker", "podman")]
+        metafunc.parametrize(
+            ("fake_plan", "engine"), pairs, indirect=True, ids=["host", "docker", "podman"], scope="session"
+        )
+    elif "engine" in metafunc.fixturenames:
+        metafunc.parametrize("engine", ["docker", "podman"], indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def client() -> Iterator[docker.DockerClient]:
-    """The engine that DOCKER_HOST or the docker context names; without one the engine tests fail."""
+def engine(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The engine that DOCKER_HOST or the docker context names, or a podman of the tests' own; without it they fail."""
+    if request.param == "docker":
+        yield "docker"
+        return
+    with podman.service() as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", address)
+        yield "podman"
+
+
+@pytest.fixture(scope="session")
+def client(engine: str) -> Iterator[docker.DockerClient]:  # says where the client connects to
     client = docker.from_env(timeout=60)
     client.ping()
     yield client
@@ -76,8 +97,8 @@ def image(client: docker.DockerClient) -> Iterator[str]:
     client.images.remove(f"verl-e2e-test:{tag}", force=True)
 
 
-@pytest.fixture(params=["host", "docker"])
-def fake_plan(request: pytest.FixtureRequest) -> Callable[..., Plan]:
+@pytest.fixture(scope="session")
+def fake_plan(request: pytest.FixtureRequest, engine: str) -> Callable[..., Plan]:  # the image's
     """Plans of fake trainers, for each engine in turn."""
 
     def make(*behaviour: str, **changes: Any) -> Plan:

@@ -19,6 +19,7 @@ from pathlib import Path
 import docker
 
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "ensurepip", "__pycache__"}
+_IDENTIFIER = re.compile(r"sha256:[0-9a-f]{64}")
 _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
 
 
@@ -28,8 +29,11 @@ def build(client: docker.DockerClient, repository: str, tag: str) -> str:
         with tarfile.open(fileobj=archive, mode="w") as tar:
             _fill(tar)
         archive.flush()
-        client.api.import_image_from_file(archive.name, repository=repository, tag=tag)
-    return str(client.images.get(f"{repository}:{tag}").id)
+        answer = client.api.import_image_from_file(archive.name)
+    identifier = _IDENTIFIER.findall(str(answer))[-1]
+    # Not named in the import: podman takes no tag there.
+    client.images.get(identifier).tag(repository, tag=tag)
+    return str(identifier)
 
 
 def _fill(tar: tarfile.TarFile) -> None:

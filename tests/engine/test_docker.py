@@ -106,12 +106,17 @@ def test_an_npu_that_is_not_there(tmp_path: Path) -> None:
         device_options("npu", (3,), root=tmp_path)
 
 
-def test_a_missing_nvidia_runtime_is_a_device_failure(image: str, client: docker.DockerClient, tmp_path: Path) -> None:
+def test_a_missing_nvidia_runtime_is_a_device_failure(
+    image: str, engine: str, client: docker.DockerClient, tmp_path: Path
+) -> None:
     chosen = plan("passes", image=image, target="cuda", rehearsal=False, devices=2)
     with pytest.raises(DeviceError) as caught, _opened(chosen, tmp_path, devices=(1, 3)) as workspace:
         workspace.start(_command("python3", "-c", "", directory=tmp_path))
-    assert "the engine has no NVIDIA runtime" in str(caught.value)
-    assert "nvidia-ctk" in str(caught.value.hint)
+    if engine == "docker":
+        assert "the engine has no NVIDIA runtime" in str(caught.value)
+        assert "nvidia-ctk" in str(caught.value.hint)
+    else:
+        assert "podman passes no NVIDIA device" in str(caught.value)
     assert traces(f"test-{tmp_path.name}", client) == []
 
 
@@ -134,7 +139,8 @@ def test_a_program_that_the_image_lacks(start: Start, image: str, client: docker
     driver = start(plan("passes", image=image, launcher=("no-such-python",)))
     assert driver.wait() == 12, driver.terminal
     assert driver.record.failure_class == "image"
-    assert "no-such-python" in str(driver.record.message)
+    # podman's init does not say which program it could not start
+    assert "no-such-python" in str(driver.record.message) or "failed to exec pid1" in str(driver.record.message)
     assert traces(driver.record.id, client) == []
 
 

@@ -123,7 +123,7 @@ def test_a_base_without_digest_is_not_built_on(small: SmallRepository) -> None:
 
 def test_a_failed_build_says_who_built(small: SmallRepository) -> None:
     small.append("RUN raise SystemExit(3)")
-    with pytest.raises(ImageError, match=r"was not built: \S*docker .*ended with"):
+    with pytest.raises(ImageError, match=r"was not built: \S*(docker|podman) .*ended with"):
         small.build()
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import requests
 import yaml
 
+PORTS = range(15500, 15520)
+"""Where registries of the tests listen: podman has to be told beforehand where one speaks plain HTTP."""
 USER, PASSWORD = "tester", "secret"
 _ENTRY = "tester:$2b$04$8vRtZsEEf3/8IiPJUfsN4.C7SeQN3fHH7nnqPpUZ01yILyicdyYXK"
 """What `htpasswd -Bn` prints for the two."""
@@ -36,9 +38,7 @@ def served(folder: Path, *, password: bool = False) -> Iterator[Registry]:
     """Serve an empty registry, with one user's password where wanted."""
     program = shutil.which("docker-registry")
     assert program is not None, "install Debian's docker-registry: the tests push to a real one"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{probe.getsockname()[1]}"
+    host = f"127.0.0.1:{next(port for port in PORTS if _is_free(port))}"
     configuration = {
         "version": "0.1",
         "log": {"level": "error"},
@@ -58,6 +58,15 @@ def served(folder: Path, *, password: bool = False) -> Iterator[Registry]:
     finally:
         process.terminate()
         process.wait(10)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return True
+        return False
 
 
 def _await(host: str) -> None:

@@ -30,29 +30,31 @@ PLUGGED = '[ "$1" = buildx ] && echo github.com/docker/buildx v0.17.1 && exit 0;
 def test_a_client_without_buildx_is_passed_over_for_one_that_can(tmp_path: Path) -> None:
     _program(tmp_path / "a", "docker", NEW)
     good = _program(tmp_path / "b", "docker", OLD)
-    builder = find_builder(f"{tmp_path}/a:{tmp_path}/b")
+    builder = find_builder(path=f"{tmp_path}/a:{tmp_path}/b")
     assert builder.program == str(good)
     assert str(builder) == f"{good} (docker 20.10.24+dfsg1, BuildKit built in)"
 
 
 def test_buildx_makes_a_newer_client_a_builder(tmp_path: Path) -> None:
     good = _program(tmp_path / "a", "docker", PLUGGED)
-    assert find_builder(str(tmp_path / "a")).program == str(good)
+    assert find_builder(path=str(tmp_path / "a")).program == str(good)
 
 
-def test_podman_builds_where_no_docker_can(tmp_path: Path) -> None:
-    _program(tmp_path / "a", "docker", NEW)
+def test_podman_builds_into_its_own_store(tmp_path: Path) -> None:
     good = _program(tmp_path / "a", "podman", "echo 5.2.0")
-    builder = find_builder(str(tmp_path / "a"))
+    builder = find_builder(podman="unix:///podman.sock", path=str(tmp_path / "a"))
     assert (builder.program, builder.version) == (str(good), "podman 5.2.0")
+    assert builder.command[1:4] == ("--url", "unix:///podman.sock", "build")
+    with pytest.raises(ImageError, match=r"podman's, and there is no podman on PATH"):
+        find_builder(podman="unix:///podman.sock", path=str(tmp_path / "nowhere"))
 
 
 def test_no_builder_is_told_with_what_each_lacks(tmp_path: Path) -> None:
     _program(tmp_path / "a", "docker", NEW)
     with pytest.raises(ImageError, match=r"a/docker: docker 28\.2\.2 without the plug-in buildx"):
-        find_builder(str(tmp_path / "a"))
-    with pytest.raises(ImageError, match="no docker and no podman on PATH"):
-        find_builder(str(tmp_path / "nowhere"))
+        find_builder(path=str(tmp_path / "a"))
+    with pytest.raises(ImageError, match="no docker on PATH"):
+        find_builder(path=str(tmp_path / "nowhere"))
 
 
 def test_variables_of_pip_win_over_its_files_and_paths_of_this_machine_stay_here(tmp_path: Path) -> None:
