@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "runs"
 
 
-def start(*words: str, log: Path, **environment: str) -> subprocess.Popen[bytes]:
+def start(*words: str, log: Path, root: Path = ROOT, **environment: str) -> subprocess.Popen[bytes]:
     """Start `exec nox -s WORDS` in a shell, as a workflow's step does, its output in a file."""
     given = {name: value for name, value in os.environ.items() if name not in {"CI", "GITHUB_ACTIONS"}}
     nox = shutil.which("nox")
@@ -24,7 +24,7 @@ def start(*words: str, log: Path, **environment: str) -> subprocess.Popen[bytes]
     with log.open("wb") as file:
         return subprocess.Popen(
             ("bash", "-c", 'exec "$0" -s "$@"', nox, *words),
-            cwd=ROOT,
+            cwd=root,
             env={**inherited, **environment},
             stdin=subprocess.DEVNULL,
             stdout=file,
@@ -32,7 +32,7 @@ def start(*words: str, log: Path, **environment: str) -> subprocess.Popen[bytes]
         )
 
 
-def newest_record(scenario: str) -> dict[str, Any]:
-    directory = max(path for path in RUNS.glob(f"*-{scenario}-*") if path.is_dir())
+def newest_record(scenario: str, *, runs: Path = RUNS) -> dict[str, Any]:
+    directory = max(path for path in runs.glob(f"*-{scenario}-*") if path.is_dir())
     record: dict[str, Any] = json.loads((directory / "run.json").read_text())
     return record
