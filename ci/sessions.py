@@ -130,7 +130,8 @@ def run_overhead(words: Sequence[str]) -> None:
         name = options.arguments[0] if options.arguments else "fsdp2"
         surroundings = surroundings_of(options, environment)
         plan = plan_for(name, replace(options, arguments=()), catalogue=load(), surroundings=surroundings)
-        compare(plan, environment, root=ROOT)
+        with cancel_on_signals() as cancellation:
+            compare(plan, environment, root=ROOT, cancellation=cancellation)
 
 
 def run_affected(words: Sequence[str]) -> None:

@@ -70,7 +70,9 @@ def living(processes: Iterable[psutil.Process]) -> set[psutil.Process]:
     return {process for process in processes if _lives(process)}
 
 
-def end(find: Callable[[], set[psutil.Process]], *, between: Callable[[], None] = lambda: None) -> set[psutil.Process]:
+def end(
+    find: Callable[[], set[psutil.Process]], *, between: Callable[[], object] = lambda: None
+) -> set[psutil.Process]:
     """End what `find` returns until it returns nothing that lives: SIGTERM, a grace, SIGKILL; return what survived.
 
     It is asked again and again because a process may fork while the others are ended; `between` runs after each round.
