@@ -56,7 +56,8 @@ def headline(plan: Plan) -> str:
     """Return the line a session starts with: what runs, for which target, on which engine."""
     what = "a rehearsal on the CPU" if plan.rehearsal else f"{plan.devices} devices"
     place = f"engine {plan.engine}" if plan.image is None else f"engine {plan.engine}, image {plan.image.reference}"
-    return f"e2e_{plan.scenario}: target {plan.target}, {what}; {place}; verl {plan.verl.name or 'not found'}"
+    verl = f"of {plan.verl.name}" if plan.verl.kind == "installed" else plan.verl.name
+    return f"e2e_{plan.scenario}: target {plan.target}, {what}; {place}; verl {verl}"
 
 
 def _check(check: dict[str, object]) -> str:

@@ -66,11 +66,11 @@ class Image(Value):
 
 
 class Verl(Value):
-    """Which verl the run uses: a release from the index, a checkout, or what the image holds."""
+    """Which verl the run uses: a release from the index, a checkout, what the image holds, or this machine's Python."""
 
-    kind: Literal["release", "checkout", "image"]
+    kind: Literal["release", "checkout", "image", "installed"]
     name: str
-    """A version such as ``0.9.1``, an absolute path, or an image's name."""
+    """A version such as ``0.9.1``, an absolute path, an image's name, or the Python that imports it."""
 
 
 class Step(Value):

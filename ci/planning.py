@@ -78,7 +78,11 @@ def plan_for(name: str, options: Options, *, catalogue: Catalogue, surroundings:
     if verl is None and (rehearsal or preflight_only):
         verl, verl_version = Verl(kind="release", name=RELEASE), RELEASE
     if verl is None or verl.kind == "image":
-        verl = Verl(kind="image", name=image.reference if image and engine == "docker" else "")
+        verl = (
+            Verl(kind="image", name=image.reference)
+            if image and engine == "docker"
+            else Verl(kind="installed", name="python3")
+        )
     launcher, py_executable = _launcher(resolved, verl, surroundings, engine, rehearsal=rehearsal)
     notes += _ignored_knobs(resolved, catalogue, surroundings)
     limits = (scenario.rehearsal.limits if rehearsal else None) or scenario.limits

@@ -15,9 +15,8 @@ from docker.models.containers import Container
 from ci.cache import cache_directory, new_directory
 from ci.engines import daemon
 from ci.errors import ImageError
+from ci.verl.source import PACKAGE
 
-# What the image's own Python would import; its path may be printed after warnings.
-_ASK = "import importlib.util as u; print(list(u.find_spec('verl').submodule_search_locations)[0])"
 # Where images of verl keep a checkout that only `uv run` in its folder finds.
 _CHECKOUTS = ("/workspace/verl", "/root/verl", "/opt/verl", "/verl", "/vllm-workspace/verl")
 
@@ -41,7 +40,7 @@ def package_from_image(image: str) -> tuple[Path, str]:
 
 def _copy(client: docker.DockerClient, identifier: str, *, name: str, root: Path) -> None:
     container = client.containers.create(
-        identifier, entrypoint=["python3", "-c", _ASK], network_disabled=True, labels={"verl-e2e": "preflight"}
+        identifier, entrypoint=["python3", "-c", PACKAGE], network_disabled=True, labels={"verl-e2e": "preflight"}
     )
     try:
         for location in (*_imported(container), *(f"{checkout}/verl" for checkout in _CHECKOUTS)):

@@ -38,7 +38,7 @@ def test_under_ci_nothing_becomes_a_rehearsal_by_itself(variable: str) -> None:
 def test_inside_an_image_the_trainer_starts_straight_here() -> None:
     plan = plan_of("fsdp2", machine="cuda", inside=IDENTITY)
     assert (plan.engine, plan.image, plan.mounts) == ("host", IMAGES["cuda"], ())
-    assert plan.verl.name == ""
+    assert (plan.verl.kind, plan.verl.name) == ("installed", "python3")
 
 
 def test_inside_an_image_its_variables_are_there_though_the_jobs_shell_did_not_inherit_them() -> None:

@@ -157,3 +157,14 @@ def test_a_folder_in_another_repository_has_no_commit(tmp_path: Path, fake_verl:
 def test_a_folder_without_verl_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no checkout of verl"):
         find_source(Verl(kind="checkout", name=str(tmp_path)))
+
+
+def test_the_verl_of_this_machines_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in FILES.items():
+        (tmp_path / "site" / "verl" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "site" / "verl" / name).write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    assert find_source(Verl(kind="installed", name="python3")).root == tmp_path / "site"
+    monkeypatch.setenv("PYTHONPATH", "")
+    with pytest.raises(ConfigError, match="there is no verl to test: none is named, and python3 of this machine"):
+        find_source(Verl(kind="installed", name="python3"))
