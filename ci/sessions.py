@@ -139,7 +139,7 @@ def run_affected(words: Sequence[str]) -> None:
     from ci.workflows.affected import main
 
     with _answered():
-        main(words)
+        main(words, run_scenario)
 
 
 @contextmanager

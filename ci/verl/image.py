@@ -15,7 +15,7 @@ from docker.models.containers import Container
 from ci.cache import cache_directory, new_directory
 from ci.engines import daemon
 from ci.errors import ImageError
-from ci.verl.source import PACKAGE
+from ci.verl.installed import PACKAGE
 
 # Where images of verl keep a checkout that only `uv run` in its folder finds.
 _CHECKOUTS = ("/workspace/verl", "/root/verl", "/opt/verl", "/verl", "/vllm-workspace/verl")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import io
-import os
 import re
 import subprocess
 import zipfile
@@ -13,13 +12,11 @@ from pathlib import Path
 
 from ci.cache import cache_directory, digest, new_directory
 from ci.errors import ConfigError, NetworkError
-from ci.images.identity import inside_image
 from ci.plan import Verl
 from ci.verl.index import download, index_url, project_files
+from ci.verl.installed import installed_package
 
 _WHEEL = re.compile(r"verl-(?P<version>[^-]+)-py[^-]*-none-any\.whl")
-PACKAGE = "import importlib.util as u; print(list(u.find_spec('verl').submodule_search_locations)[0])"
-"""A program that prints where a Python has the package; warnings may stand before."""
 _PROOF = Path("verl/trainer/main_ppo.py")
 
 
@@ -63,7 +60,7 @@ def find_source(verl: Verl) -> Source:
         case "checkout":
             return _checkout(Path(verl.name))
         case "installed":
-            return _checkout(_installed(verl.name))
+            return _checkout(installed_package(verl.name))
         case "image":
             from ci.verl.image import package_from_image  # here, because the Docker SDK takes 0.2 s to import
 
@@ -110,22 +107,6 @@ def _checkout(root: Path) -> Source:
     if commit and _git(root, "status", "--porcelain", "--untracked-files=no"):
         commit += "+dirty"
     return Source(root=root, version=_version(root), commit=commit, fingerprint=f"checkout:{_stamp(root)}")
-
-
-def _installed(python: str) -> Path:
-    """Return the folder that holds the package which this machine's Python, or the image's where it is one, imports."""
-    identity = inside_image()
-    environment = os.environ | (dict(identity.environment) if identity else {})
-    try:
-        done = subprocess.run(
-            (python, "-c", PACKAGE), env=environment, capture_output=True, text=True, check=True, timeout=60
-        )
-        return Path(done.stdout.strip().splitlines()[-1]).parent
-    except (OSError, subprocess.SubprocessError, IndexError) as error:
-        raise ConfigError(
-            f"there is no verl to test: none is named, and {python} of this machine imports none",
-            hint="--verl PATH gives a checkout; --engine docker runs what the scenario's image holds",
-        ) from error
 
 
 def _git(root: Path, *arguments: str) -> str | None:

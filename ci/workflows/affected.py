@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -74,8 +74,10 @@ def _parser() -> _Parser:
     return parser
 
 
-def main(words: Sequence[str]) -> None:
+def main(words: Sequence[str], run: Callable[[str, Sequence[str]], None]) -> None:
     """Print the sessions of the scenarios that a change touches, one a line, and run them where asked to.
+
+    ``run`` runs one scenario with options, and exits when it fails.
 
     Raises:
         ConfigError: for an option that is not known, a commit that git does not know, or no list of files at all.
@@ -93,7 +95,7 @@ def main(words: Sequence[str]) -> None:
     touched = [choice.scenario for choice in choices if choice.touched]
     print(*(f"e2e_{name}" for name in touched), sep="\n", end="\n" if touched else "", flush=True)
     if options.run:
-        _run(touched, [*passed_on, *(("--verl", options.verl) if options.verl else ())])
+        _run(touched, run, [*passed_on, *(("--verl", options.verl) if options.verl else ())])
 
 
 def _changed(base: str | None, verl: str | None) -> frozenset[str] | None:
@@ -121,13 +123,11 @@ def _explain(choices: Iterable[Choice]) -> None:
     Console(stderr=True).print(table)  # standard output is for the names alone
 
 
-def _run(names: Iterable[str], words: Sequence[str]) -> None:
-    from ci.sessions import run_scenario  # it imports the engines, which naming scenarios does without
-
+def _run(names: Iterable[str], run: Callable[[str, Sequence[str]], None], words: Sequence[str]) -> None:
     failed: dict[str, int] = {}
     for name in names:
         try:
-            run_scenario(name, words)
+            run(name, words)
         except SystemExit as ended:
             failed[name] = ended.code if isinstance(ended.code, int) else 1
     if failed:

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import io
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from ci import sessions
 from ci.errors import ConfigError
 from ci.scenarios.catalogue import load
 from ci.workflows import affected
@@ -99,9 +98,19 @@ def test_each_choice_says_why() -> None:
     assert choose(filters, ["setup.py"])[0].because == "none of its patterns matches any of 1 files"
 
 
-def _said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, *words: str) -> list[str]:
+def _nothing(name: str, _words: Sequence[str]) -> None:
+    pytest.fail(f"{name} was run, and nobody asked for it")
+
+
+def _said(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    *words: str,
+    run: Callable[[str, Sequence[str]], None] = _nothing,
+) -> list[str]:
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    main(words)
+    main(words, run)
     return capsys.readouterr().out.split()
 
 
@@ -132,9 +141,8 @@ def test_runs_each_and_fails_with_the_first_failure(
         if name == "fsdp2_ascend":
             raise SystemExit(11)
 
-    monkeypatch.setattr(sessions, "run_scenario", run)
     with pytest.raises(SystemExit) as ended:
-        _said(monkeypatch, capsys, "ci/scenarios/bases/ascend.yaml", "--run", "--target", "npu")
+        _said(monkeypatch, capsys, "ci/scenarios/bases/ascend.yaml", "--run", "--target", "npu", run=run)
     assert started == [("fsdp2_ascend", ["--target", "npu"]), ("megatron_ascend", ["--target", "npu"])]
     assert ended.value.code == 11
 
@@ -151,9 +159,9 @@ def test_a_change_of_a_checkout_is_read_from_git(
 
 def test_refuses_options_it_does_not_know() -> None:
     with pytest.raises(ConfigError, match="unknown option `--bse`"):
-        main(["--bse", "main"])
+        main(["--bse", "main"], _nothing)
     with pytest.raises(ConfigError, match="expected one argument"):
-        main(["--base"])
+        main(["--base"], _nothing)
 
 
 def test_every_pattern_of_the_catalogue_is_one_github_takes() -> None:
