@@ -65,7 +65,11 @@ for _name, _summary in SCENARIOS.items():
 # nox would only say that there is no such session
 for _word in sys.argv[1:]:
     if _word.startswith("e2e_") and _word.removeprefix("e2e_") not in SCENARIOS:
-        sys.exit(f"no scenario is called `{_word}`{nearest(_word, tuple(f'e2e_{name}' for name in SCENARIOS))}")
+        print(
+            f"no scenario is called `{_word}`{nearest(_word, tuple(f'e2e_{name}' for name in SCENARIOS))}",
+            file=sys.stderr,
+        )
+        sys.exit(2)
 
 
 @nox.session(venv_backend="none", default=False)

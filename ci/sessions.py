@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -149,8 +151,13 @@ def _answered() -> Iterator[None]:
         logging.getLogger(library).setLevel(logging.WARNING)
     try:
         yield
+        sys.stdout.flush()
     except HelpRequested as asked:
         print(asked)
+    except BrokenPipeError:
+        # Nobody reads on, as in `| head`; what the interpreter still wants to flush goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
     except SuiteError as error:
         sys.stdout.flush()
         print(error, file=sys.stderr, flush=True)

@@ -12,6 +12,7 @@ import pydantic
 import yaml
 from pydantic import Field, StringConstraints
 
+from ci.data_files import fault
 from ci.errors import collected
 from ci.scenarios.documents import StrictLoader, nearest
 from ci.scenarios.model import Accelerator, Capability, Declaration, KnobName, Name
@@ -147,7 +148,8 @@ def load(directory: Path = DIRECTORY) -> Ledger:
     try:
         return Ledger.model_validate(data)
     except pydantic.ValidationError as error:
-        problems = [_problem(detail) for detail in error.errors()]
+        schema = Ledger.model_json_schema()
+        problems = [_problem(detail, schema) for detail in error.errors()]
         raise collected(problems, what=f"the ledger in {directory.name}/ is not valid") from error
 
 
@@ -158,8 +160,6 @@ def _read(path: Path) -> Any:
         raise collected([str(error)], what=f"{path.name} cannot be read") from error
 
 
-def _problem(detail: Any) -> str:
-    file, *rest = detail["loc"] or ("",)
-    message = detail["msg"].removeprefix("Value error, ")
-    where = f"{file}.yaml: {'.'.join(str(part) for part in rest)}: " if file else ""
-    return f"{where}{message}"
+def _problem(detail: Any, schema: dict[str, Any]) -> str:
+    file = f"{detail['loc'][0]}." if detail["loc"] else ""
+    return fault(detail, schema).replace(file, f"{file}yaml: ", 1) if file else fault(detail, schema)

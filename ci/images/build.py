@@ -15,7 +15,7 @@ import docker
 import docker.errors
 
 from ci.engines import daemon
-from ci.errors import ConfigError, ImageError
+from ci.errors import ConfigError, ImageError, SuiteError
 from ci.images.builder import Builder, find_builder
 from ci.images.context import content_hash, staged
 from ci.images.lock import LOCAL
@@ -65,18 +65,18 @@ def build(name: str, root: Path, *, base: str | None = None, dry_run: bool = Fal
         "CONTENT_HASH": content,
         "SOURCE_COMMIT": _commit(root),
     }
-    with daemon.connect(timeout_s=_REQUEST_S) as client:
-        found = None if dry_run else _found(client, reference, wanted)
+    with _engine(dry_run=dry_run) as client:
+        found = None if client is None or dry_run else _found(client, reference, wanted)
         if found is not None:
             return Built(reference=reference, identifier=found, reused=True)
-        builder = find_builder(podman=daemon.address() if daemon.is_podman(client) else None)
+        builder = find_builder(podman=daemon.address() if client and daemon.is_podman(client) else None)
         settings = pip_settings(environment)
         if name == "cpu" and not settings.links and (index := cpu_torch_index(environment)):
             arguments["TORCH_INDEX"] = index
         with staged(name, specification, root, settings.links) as context, _secrets(settings) as secrets:
             argv = _command(builder, reference, arguments, secrets, environment, context)
             print(f"building {reference} with {builder}\n  {shlex.join(argv)}", flush=True)
-            if dry_run:
+            if dry_run or client is None:
                 return None
             _run(argv, builder, environment, name)
         identifier = _found(client, reference, wanted)
@@ -86,6 +86,19 @@ def build(name: str, root: Path, *, base: str | None = None, dry_run: bool = Fal
             hint="let DOCKER_HOST name the engine that the builder uses, or choose a builder with `docker buildx use`",
         )
     return Built(reference=reference, identifier=identifier, reused=False)
+
+
+@contextlib.contextmanager
+def _engine(*, dry_run: bool) -> Iterator[docker.DockerClient | None]:
+    """Open the engine; what is only to be shown can be shown without one, and is then Docker's."""
+    with contextlib.ExitStack() as stack:
+        client = None
+        try:
+            client = stack.enter_context(daemon.connect(timeout_s=_REQUEST_S))
+        except SuiteError:
+            if not dry_run:
+                raise
+        yield client
 
 
 def _found(client: docker.DockerClient, reference: str, base: str) -> str | None:

@@ -7,8 +7,9 @@ from datetime import datetime
 from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from ci import data_files
 from ci.cache import write_whole
 from ci.errors import ConfigError
 from ci.images.context import content_hash
@@ -55,15 +56,13 @@ def read(root: Path) -> Mapping[str, Entry]:
     Raises:
         ConfigError: the file is not one that `inv images.pin` wrote.
     """
-    try:
-        document = yaml.safe_load((root / LOCK).read_text(encoding="utf-8")) or {}
-        return {name: Entry.model_validate(entry) for name, entry in document.items()}
-    except FileNotFoundError:
+    path = root / LOCK
+    if not path.exists():
         return {}
-    except (yaml.YAMLError, ValidationError, AttributeError) as error:
-        raise ConfigError(
-            f"{LOCK} cannot be read: {error}", hint="restore it from git, then `inv images.pin`"
-        ) from error
+    try:
+        return data_files.read(path, TypeAdapter(Mapping[str, Entry]), shown=str(LOCK))
+    except ConfigError as error:
+        raise ConfigError(error.message, hint="restore it from git, then `inv images.pin NAME` again") from error
 
 
 def write(root: Path, name: str, entry: Entry) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from ci.errors import ConfigError, collected
+from ci.data_files import read
+from ci.errors import ConfigError
 
 Platform = Literal["linux/amd64", "linux/arm64"]
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -75,14 +75,7 @@ def specifications(root: Path) -> Mapping[str, Specification]:
     Raises:
         ConfigError: with every fault of the file.
     """
-    path = root / SPECIFICATIONS
-    try:
-        return _Document.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))).images
-    except ValidationError as error:
-        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
-        raise collected(faults, what=str(SPECIFICATIONS)) from error
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{SPECIFICATIONS} cannot be read: {error}") from error
+    return read(root / SPECIFICATIONS, TypeAdapter(_Document), shown=str(SPECIFICATIONS)).images
 
 
 def specification_called(name: str, root: Path) -> Specification:

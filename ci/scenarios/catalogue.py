@@ -9,11 +9,13 @@ from typing import Any
 
 import pydantic
 
+from ci.data_files import fault
 from ci.errors import ConfigError, collected
-from ci.scenarios.documents import DIRECTORY, Merged, Reader, nearest, scenario_names
+from ci.scenarios.documents import DIRECTORY, Reader, nearest, scenario_names
 from ci.scenarios.model import Scenario
 
 Catalogue = dict[str, Scenario]
+_MISSING = "is required, and neither the file nor a base gives it"
 SCHEMA = DIRECTORY / "scenario.schema.json"
 
 
@@ -34,7 +36,11 @@ def load(directory: Path = DIRECTORY) -> Catalogue:
         try:
             catalogue[name] = Scenario.model_validate(merged.data)
         except pydantic.ValidationError as error:
-            problems += [_problem(merged, directory, detail) for detail in error.errors()]
+            schema = Scenario.model_json_schema()
+            problems += [
+                f"{merged.file_of(detail['loc']).relative_to(directory)}: {fault(detail, schema, missing=_MISSING)}"
+                for detail in error.errors()
+            ]
     # a fault of a base shows in every scenario that extends it: say it once
     problems = list(dict.fromkeys((*reader.problems, *problems)))
     if problems:
@@ -74,41 +80,3 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
         return schema | {"additionalProperties": {"anyOf": [values, {"type": "null"}]}}
     described = {"description": schema["description"]} if "description" in schema else {}
     return {"anyOf": [schema, {"type": "null"}], **described}
-
-
-def _problem(merged: Merged, directory: Path, detail: Any) -> str:
-    location: tuple[str | int, ...] = detail["loc"]
-    file = merged.file_of(location).relative_to(directory)
-    where = ".".join(str(part) for part in location)
-    match detail["type"]:
-        case "extra_forbidden":
-            return f"{file}: {where}: no such field{nearest(str(location[-1]), _fields_beside(location))}"
-        case "missing":
-            return f"{file}: {where}: is required, and neither the file nor a base gives it"
-        case "literal_error" | "enum" | "union_tag_invalid":
-            known = detail["ctx"].get("expected") or detail["ctx"].get("expected_tags")
-            return f"{file}: {where}: `{detail['input']}` is not one of {known}"
-        case _:
-            return f"{file}: {where}: {detail['msg'].removeprefix('Value error, ')} (it is {detail['input']!r})"
-
-
-def _fields_beside(location: tuple[str | int, ...]) -> tuple[str, ...]:
-    """Return the fields that are known where an unknown one was found."""
-    schema = Scenario.model_json_schema()
-    node: Any = schema
-    for part in location[:-1]:
-        node = _resolved(schema, node)
-        if "discriminator" in node:
-            node = {"$ref": node["discriminator"]["mapping"][str(part)]}
-        elif part in node.get("properties", {}):
-            node = node["properties"][part]
-        else:
-            node = node.get("additionalProperties") or node.get("patternProperties", {"": {}}).popitem()[1]
-    return tuple(_resolved(schema, node).get("properties", {}))
-
-
-def _resolved(schema: Any, node: Any) -> Any:
-    for choice in node.get("anyOf", []):
-        if "$ref" in choice:
-            node = choice
-    return schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node

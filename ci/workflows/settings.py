@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self
 
 import pydantic
-import yaml
 from pydantic import Field, StringConstraints, TypeAdapter
 
-from ci.errors import collected
-from ci.scenarios.documents import StrictLoader
+from ci.data_files import read
 from ci.scenarios.model import Accelerator, Declaration, Name
 
 DIRECTORY = Path(__file__).parent
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
-Content = TypeVar("Content")
 
 
 class Pin(Declaration):
@@ -113,7 +110,7 @@ def load_settings(path: Path = DIRECTORY / "settings.yaml") -> Settings:
     Raises:
         ConfigError: with a line for each problem.
     """
-    return _validated(path, TypeAdapter(Settings))
+    return read(path, TypeAdapter(Settings))
 
 
 def load_pins(path: Path = DIRECTORY / "pins.yaml") -> dict[str, Pin]:
@@ -122,15 +119,4 @@ def load_pins(path: Path = DIRECTORY / "pins.yaml") -> dict[str, Pin]:
     Raises:
         ConfigError: with a line for each problem.
     """
-    return _validated(path, TypeAdapter(dict[str, Pin]))
-
-
-def _validated(path: Path, adapter: TypeAdapter[Content]) -> Content:
-    try:
-        data: Any = yaml.load(path.read_bytes(), StrictLoader)  # noqa: S506  # StrictLoader is a safe loader
-        return adapter.validate_python(data)
-    except yaml.YAMLError as error:
-        raise collected([str(error)], what=f"{path.name} cannot be read") from error
-    except pydantic.ValidationError as error:
-        problems = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()]
-        raise collected(problems, what=f"{path.name} is not valid") from error
+    return read(path, TypeAdapter(dict[str, Pin]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -54,3 +55,24 @@ def test_no_wide_end_of_other_peoples_processes() -> None:
     texts = {path: path.read_text() for path in files if path.suffix in {".py", ".sh", ".yml", ""} and path.is_file()}
     guilty = [str(path.relative_to(ROOT)) for path, text in texts.items() if any(word in text for word in forbidden)]
     assert guilty == []
+
+
+def test_an_unknown_scenario_is_answered_with_the_nearest() -> None:
+    done = subprocess.run(
+        (sys.executable, "-m", "nox", "-s", "e2e_fspd2"), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "no scenario is called `e2e_fspd2`; did you mean `e2e_fsdp2`" in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    program = "from ci.sessions import run_scenario; run_scenario('fsdp2', ['--target', 'cpu', '--dry-run'])"
+    process = subprocess.Popen(
+        (sys.executable, "-c", program), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr as stderr:
+        assert stderr.read() == ""
+    assert process.wait(60) == 128 + signal.SIGPIPE

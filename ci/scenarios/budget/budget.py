@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import pydantic
-import yaml
 from rich.console import Console
 from rich.table import Column, Table
 
-from ci.errors import collected
+from ci.data_files import read
 from ci.scenarios.catalogue import Catalogue
-from ci.scenarios.documents import StrictLoader
 from ci.scenarios.model import Accelerator, Declaration
 from ci.scenarios.resolution import integer, resolve
 
@@ -67,14 +65,7 @@ def load_budget(path: Path = DATA) -> Budget:
     Raises:
         ConfigError: with a line for each problem.
     """
-    try:
-        data: Any = yaml.load(path.read_bytes(), StrictLoader)  # noqa: S506  # StrictLoader is a safe loader
-        return Budget.model_validate(data)
-    except yaml.YAMLError as error:
-        raise collected([str(error)], what=f"{path.name} cannot be read") from error
-    except pydantic.ValidationError as error:
-        problems = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()]
-        raise collected(problems, what=f"{path.name} is not valid") from error
+    return read(path, pydantic.TypeAdapter(Budget))
 
 
 def costs(catalogue: Catalogue, budget: Budget, machines: Mapping[Accelerator, int]) -> tuple[Cost, ...]:

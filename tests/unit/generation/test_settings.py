@@ -56,9 +56,9 @@ def test_an_image_without_a_digest_is_stood_in_for_and_says_so(settings: Setting
         ("suite: {}", "suite: {repository: a/b}", "name the other one alone"),
         ("suite: {}", "suite: {repository: a}", "suite.repository: String should match"),
         ("margin_minutes: 5", "margin_minutes: 0", "margin_minutes: Input should be greater than or equal to 1"),
-        ("kind: elastic", "kind: rented", "machines.cuda: Input tag 'rented'"),
+        ("kind: elastic", "kind: rented", "machines.cuda.kind: `rented` is not one of 'elastic', 'fixed'"),
         ("retention_days: 14", "retention_days: 14\nretention_days: 7", "`retention_days` is given twice"),
-        ("retention_days: 14", "retention_day: 14", "retention_day: Extra inputs are not permitted"),
+        ("retention_days: 14", "retention_day: 14", "retention_day: no such field; did you mean `retention_days`"),
     ],
 )
 def test_settings_that_are_wrong(tmp_path: Path, old: str, new: str, complaint: str) -> None:
