@@ -27,7 +27,7 @@ def _lines(plan: Plan, scenario: Scenario) -> Iterator[str]:
         state = "verified" if plan.image.verified else "not verified"
         yield f"image        {plan.image.reference} ({plan.image.digest or 'not pinned'}, {state})"
     yield f"verl         {plan.verl.kind} {plan.verl.name}"
-    yield f"limits       {plan.time_limit_s / 60:g} min in all, {plan.stall_limit_s / 60:g} min without a sign of life"
+    yield f"limits       {plan.limits}"
     yield from (f"mount        {mount.path}{' (read-only)' if mount.read_only else ''}" for mount in plan.mounts)
     yield from (f"model        {role}: {path}" for role, path in plan.models.items())
     yield from (f"data         {path}" for path in plan.data_files)

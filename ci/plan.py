@@ -131,6 +131,15 @@ class Plan(Value):
         return (*self.launcher, "-m", self.module, *self.overrides, *self.arguments)
 
     @property
+    def limits(self) -> str:
+        """Return both limits, to be read."""
+        return f"{_span(self.time_limit_s)} in all, {_span(self.stall_limit_s)} without a sign of life"
+
+    @property
     def command_line(self) -> str:
         """Return the command line, quoted so that it can be pasted into a shell."""
         return shlex.join(self.argv)
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds % 60 else f"{seconds / 60:g} min"

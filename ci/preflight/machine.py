@@ -143,7 +143,7 @@ def _shared_memory(plan: Plan) -> Line:
 
 def _limits(plan: Plan) -> Line:
     line = partial(_Line, scenario=plan.scenario, name="limits", failure_class="config")
-    detail = f"{plan.time_limit_s / 60:g} min in all, {plan.stall_limit_s / 60:g} min without anything moving"
+    detail = plan.limits
     if plan.time_limit_s <= 0 or plan.stall_limit_s <= 0:
         return line(state="failed", detail=detail, hint="a limit is more than 0: --timeout, or limits: in the scenario")
     if plan.stall_limit_s > plan.time_limit_s:

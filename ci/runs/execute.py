@@ -74,7 +74,7 @@ def execute(
         result = judge(run, began, time.monotonic() - clock)
         _keep(run, result)
         terminal.finish()
-        terminal.line(report.closing(result, directory, tail=console.tail()))
+        terminal.line(report.closing(result, directory, tail=run.tail()))
     return result
 
 
@@ -164,5 +164,5 @@ def _keep(run: Run, result: Record) -> None:
         run.measurements.write(run.directory / "metrics.jsonl")
     except OSError as error:
         run.terminal.finish()
-        run.terminal.line(report.closing(result, run.directory, tail=run.console.tail()))
+        run.terminal.line(report.closing(result, run.directory, tail=run.tail()))
         raise unwritable(error, run.directory) from error

@@ -38,6 +38,12 @@ class Run:
     notes: list[str] = field(default_factory=list)
     image_digest: str | None = None
     prepared: Prepared | None = None
+    last_lines: tuple[str, ...] = ()
+    """Of the log when the suite ended the run: what its processes write while they are ended explains nothing."""
+
+    def tail(self) -> tuple[str, ...]:
+        """Return the lines that a report shows."""
+        return self.last_lines or self.console.tail()
 
 
 def cancelled(run: Run) -> CancelledError:

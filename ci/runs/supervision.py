@@ -79,6 +79,7 @@ def run_command(
         run.exit_code = _watch(run, execution)
     except (TimeLimitError, ProductError):
         # They end a run that is stuck: its stacks are all that anyone will ever learn of the reason.
+        run.last_lines = run.console.tail()
         run.progress.enter("reading the stacks")
         text = execution.stacks(stop=lambda: run.cancellation.requested)
         (run.directory / "stacks.txt").write_text(text, encoding="utf-8")

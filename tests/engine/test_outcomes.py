@@ -74,6 +74,10 @@ def test_a_run_that_hangs_leaves_its_stacks(fake_plan: FakePlan, start: Start) -
     assert (driver.record.status, driver.record.failure_class) == ("failed", "timeout")
     assert "neither its log nor its events moved for 0:02" in str(driver.record.message)
     assert "wait_for_a_rank_that_never_comes" in (driver.directory / "stacks.txt").read_text()
+    assert "noise of being ended" in driver.console
+    _, _, report = driver.terminal.partition("last lines of the log:")
+    assert "│ waiting for a collective" in report
+    assert "noise of being ended" not in report
 
 
 def test_a_run_that_takes_too_long_is_ended(fake_plan: FakePlan, start: Start, client: docker.DockerClient) -> None:
