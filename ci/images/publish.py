@@ -13,7 +13,7 @@ from ci.engines import daemon
 from ci.errors import ConfigError, ImageError, SuiteError
 from ci.images import lock
 from ci.images.registry import Repository
-from ci.images.specification import specification_called, specifications
+from ci.images.specification import Specification, specification_called, specifications
 from ci.images.verify import Verification, local_image, verification_of
 
 REGISTRY_VARIABLE = "VERL_E2E_REGISTRY"
@@ -83,7 +83,7 @@ def pin(name: str, root: Path, repository: Repository) -> lock.Entry:
         content_hash=tag,
         platforms=manifest.platforms,
         pinned_at=datetime.now(UTC).replace(microsecond=0),
-        **_proved(proofs, manifest.platforms, specification.base.reference),
+        **_proved(proofs, manifest.platforms, specification),
     )
     lock.write(root, name, entry)
     return entry
@@ -131,14 +131,18 @@ def _problems(entry: lock.Entry) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _proved(proofs: list[Verification], platforms: tuple[str, ...], base: str) -> dict[str, object]:
-    """Return what the lock says of the proof: that of one platform is none of another, and a stand-in base is told."""
+def _proved(proofs: list[Verification], platforms: tuple[str, ...], specification: Specification) -> dict[str, object]:
+    """Return what the lock says of the proof, and what it does not cover: another platform, the real base, devices."""
+    base, collective = specification.base.reference, specification.holds.collective
     unproved = sorted(set(platforms) - {proof.platform for proof in proofs})
     facts: dict[str, object] = {"verified": not unproved}
-    if unproved:
-        facts["reason"] = f"this machine has not verified it for {', '.join(unproved)}"
-    elif other := sorted({proof.base for proof in proofs} - {base}):
-        facts["reason"] = f"verified as built on {', '.join(other)}, which stands in for {base}"
+    reasons = [f"this machine has not verified it for {', '.join(unproved)}"] if unproved else []
+    if not unproved and (other := sorted({proof.base for proof in proofs} - {base})):
+        reasons.append(f"verified as built on {', '.join(other)}, which stands in for {base}")
+    if not unproved and collective and not all(proof.ranks for proof in proofs):
+        reasons.append(f"verified without a collective over {collective}, on a machine without the devices")
+    if reasons:
+        facts["reason"] = "; ".join(reasons)
     if proofs:
         facts |= {"base": proofs[0].base, "versions": dict(sorted(proofs[0].versions.items()))}
     return facts

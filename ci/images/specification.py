@@ -42,6 +42,8 @@ class Holdings(_Part):
     """Modules that the image's ``python3`` can import."""
     worker_imports: tuple[str, ...] = ()
     """Modules that a Ray worker, and not only the driver, can import."""
+    collective: Literal["nccl", "hccl", "gloo"] | None = None
+    """What processes of the image reduce with: over every free device of a machine that has some, two on a CPU."""
     programs: tuple[str, ...] = ()
     """Commands that are on PATH, such as a compiler."""
     versions: Mapping[str, str] = {}

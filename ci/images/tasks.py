@@ -55,7 +55,8 @@ def verify(_: Context, name: str) -> None:
     What must hold is in images.yaml; the image is the one that was built here from today's inputs.
     """
     proof = verify_image(name, ROOT)
-    print(f"{name} holds what images.yaml demands: {len(proof.versions)} packages, built on {proof.base}")
+    collective = f"a collective of {proof.ranks}" if proof.ranks else "no collective: this machine lacks the devices"
+    print(f"{name} holds what images.yaml demands: {len(proof.versions)} packages, {collective}; built on {proof.base}")
 
 
 @suite_task

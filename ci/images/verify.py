@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import docker
 import docker.errors
@@ -15,14 +17,22 @@ from docker.models.images import Image as LocalImage
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ci.cache import cache_directory, write_whole
+from ci.devices.lease import lease
+from ci.devices.probe import probe as probe_devices
 from ci.engines import daemon
+from ci.engines.accelerators import device_options
 from ci.errors import ImageError
 from ci.images import lock
+from ci.images.collective import MARK as COLLECTIVE_MARK
 from ci.images.identity import IDENTITY, Identity, parsed
 from ci.images.probe import MARK
 from ci.images.specification import Holdings, specification_called
+from ci.scenarios.model import Accelerator, Target
 
 _PROBE = Path(__file__).with_name("probe.py")
+_COLLECTIVE = Path(__file__).with_name("collective.py")
+_ACCELERATORS: Mapping[str, Accelerator] = {"nccl": "cuda", "hccl": "npu"}
+_CPU_RANKS = 2
 _TIME_LIMIT_S = 600
 _SHARED_MEMORY = 1 << 30
 _TAIL_LINES = 20
@@ -40,6 +50,8 @@ class Verification(BaseModel):
     platform: str
     verified_at: datetime
     versions: Mapping[str, str]
+    ranks: int
+    """Processes that a collective was run over; 0: none, since this machine lacks the devices."""
 
 
 def verify(name: str, root: Path) -> Verification:
@@ -52,7 +64,8 @@ def verify(name: str, root: Path) -> Verification:
     reference = lock.local_reference(name, specification, root)
     with daemon.connect(timeout_s=_TIME_LIMIT_S) as client:
         image = local_image(client, name, reference)
-        verification = examine(client, image, specification.holds, reference=reference)
+        with _devices(specification.holds) as (target, ids):
+            verification = examine(client, image, specification.holds, reference=reference, target=target, ids=ids)
     wanted = lock.content_of(reference)
     if verification.content_hash != wanted:
         raise ImageError(
@@ -63,8 +76,28 @@ def verify(name: str, root: Path) -> Verification:
     return verification
 
 
-def examine(client: docker.DockerClient, image: LocalImage, holds: Holdings, *, reference: str) -> Verification:
-    """Return what an image proved of itself.
+@contextlib.contextmanager
+def _devices(holds: Holdings) -> Iterator[tuple[Target, tuple[int, ...]]]:
+    """Lease the free devices that the image's collective runs on; none where it needs none, or there are none."""
+    kind: Accelerator | None = _ACCELERATORS.get(holds.collective or "")
+    free = [device.id for device in probe_devices() if device.kind == kind and not device.busy_by]
+    if kind is None or not free:
+        yield "cpu", ()
+        return
+    with lease(kind, free, len(free), holder="inv images.verify") as ids:
+        yield kind, ids
+
+
+def examine(
+    client: docker.DockerClient,
+    image: LocalImage,
+    holds: Holdings,
+    *,
+    reference: str,
+    target: Target = "cpu",
+    ids: tuple[int, ...] = (),
+) -> Verification:
+    """Return what an image proved of itself, its collective on the devices with these ids.
 
     Raises:
         ImageError: with every problem found.
@@ -80,6 +113,11 @@ def examine(client: docker.DockerClient, image: LocalImage, holds: Holdings, *, 
         raise ImageError(f"the image {reference} could not be looked into:\n{tail}", hint="it needs a python3 on PATH")
     found = json.loads(lines[-1].removeprefix(MARK))
     problems += [problem for problem in found["problems"] if problem not in problems]
+    ranks = _CPU_RANKS if holds.collective == "gloo" else len(ids)
+    if ranks and holds.collective is not None:
+        argv = ("python3", "-c", _COLLECTIVE.read_text(encoding="utf-8"), holds.collective, str(ranks))
+        answer = _run(client, image, argv, reference, **device_options(target, ids))
+        problems += [f"collective: {problem}" for problem in _collective_problems(answer)]
     if problems:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         raise ImageError(
@@ -96,7 +134,16 @@ def examine(client: docker.DockerClient, image: LocalImage, holds: Holdings, *, 
         platform=f"{image.attrs['Os']}/{image.attrs['Architecture']}",
         verified_at=datetime.now(UTC),
         versions=found["versions"],
+        ranks=ranks,
     )
+
+
+def _collective_problems(answer: str) -> Iterator[str]:
+    said = [line.removeprefix(COLLECTIVE_MARK) for line in answer.splitlines() if line.startswith(COLLECTIVE_MARK)]
+    if not said:
+        yield (answer.strip().splitlines() or ["it says nothing"])[-1]
+    elif said[-1]:
+        yield said[-1]
 
 
 def identity_of(client: docker.DockerClient, image: LocalImage, reference: str) -> Identity:
@@ -149,7 +196,7 @@ def _record(identifier: str) -> Path:
     return cache_directory("verified") / f"{identifier.replace(':', '-')}.json"
 
 
-def _run(client: docker.DockerClient, image: LocalImage, argv: tuple[str, ...], reference: str) -> str:
+def _run(client: docker.DockerClient, image: LocalImage, argv: tuple[str, ...], reference: str, **options: Any) -> str:
     """Return what a command prints in a container without a network, which is removed whatever happens."""
     with daemon.explained(f"looking into the image {reference}", image=reference):
         container = client.containers.create(
@@ -161,6 +208,7 @@ def _run(client: docker.DockerClient, image: LocalImage, argv: tuple[str, ...], 
             shm_size=_SHARED_MEMORY,
             init=True,
             labels={"verl-e2e": "verify"},
+            **options,
         )
         try:
             container.start()

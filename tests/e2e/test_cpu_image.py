@@ -61,7 +61,9 @@ def test_a_rebuilt_image_is_pinned_and_runs_by_its_digest(
 
     assert ": built (" in inv("images.build", "cpu", "--base", debian)
     assert "nothing has changed" in inv("images.build", "cpu", "--base", debian)
-    assert f"built on {debian}" in inv("images.verify", "cpu")
+    verified = inv("images.verify", "cpu")
+    assert "a collective of 2" in verified
+    assert f"built on {debian}" in verified
     inv("images.push", "cpu")
     assert ", verified" in inv("images.pin", "cpu")
     entry = lock.read(repository)["cpu"]

@@ -189,6 +189,10 @@ def _spoil_program(small: SmallRepository) -> None:
     small.holds(programs=["nvcc"])
 
 
+def _spoil_collective(small: SmallRepository) -> None:
+    small.holds(collective="gloo")  # its torch is a file with a version
+
+
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [
@@ -202,6 +206,7 @@ def _spoil_program(small: SmallRepository) -> None:
         (_spoil_user, "user: the image starts as root"),
         (_spoil_import, "import: transfer_queue: ModuleNotFoundError"),
         (_spoil_program, "program: there is no nvcc"),
+        (_spoil_collective, "collective: rank 0: ModuleNotFoundError.*; rank 1: ModuleNotFoundError"),
     ],
     ids=lambda value: value.__name__.removeprefix("_spoil_") if callable(value) else "",
 )
@@ -263,6 +268,7 @@ def test_a_pin_is_what_a_run_starts(small: SmallRepository, place: Repository, c
     entry = _published(small, place)
     assert entry.verified
     assert str(entry.reason).startswith(f"verified as built on {small.base}, which stands in for ")
+    assert "collective" not in str(entry.reason)
     assert entry.versions["torch"] == "2.0.0+cpu"
     assert lock.read(small.root)["tiny"] == entry
     locked = lock.locked_images(small.root)["tiny"]
